@@ -1,0 +1,81 @@
+// Package agent says how an agent is defined and how a driver executes it.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+// ErrTimeout is what a driver returns when a deadline of its own passed (R2).
+// It may be wrapped with words for the user.
+var ErrTimeout = errors.New("the agent ran out of time")
+
+// Driver executes runs of one kind of agent. Implementations hold no state of a
+// run and are safe for concurrent use.
+type Driver interface {
+	Name() string
+	// Run works until the task is done. It returns the run's result text, or an
+	// error; after ctx is cancelled it returns soon, with any error: the engine
+	// knows why it cancelled. It starts no goroutine that outlives it.
+	Run(ctx context.Context, t Task, h Host) (string, error)
+}
+
+// Task is what a driver has to do.
+type Task struct {
+	Run        run.Run
+	Definition Definition
+	Workspace  string // absolute path
+	// ResumeKey is set when the run was waiting for the answer to the question
+	// with this key while the server restarted: continue there.
+	ResumeKey string
+}
+
+// Host is what the engine does for a driver. Every method returns after the
+// commit of what it wrote, and fails with the cause once the run is cancelled.
+type Host interface {
+	// Emit appends events in the run's name.
+	Emit(ctx context.Context, payloads ...run.Payload) error
+	// Text appends a piece of a message as MessageDelta, coalesced as the API
+	// promises; the AgentMessage that follows is the driver's to emit.
+	Text(ctx context.Context, messageID, text string) error
+	// Usage books the usage of a model call and emits UsageRecorded.
+	Usage(ctx context.Context, u run.UsageRecord) error
+	// Execute runs a command in the run's sandbox: ExecutionStarted, output,
+	// metrics, ExecutionFinished and the compute usage are written by it.
+	Execute(ctx context.Context, e Exec) (sandbox.Result, Output, error)
+	// Delegate runs a child run to its end and returns its result text. The
+	// error of a child that did not end DONE says what it came to.
+	Delegate(ctx context.Context, d Delegation) (run.Run, error)
+	// Ask opens a question (or finds it again by its key) and waits for the answer.
+	Ask(ctx context.Context, key, text string, schema json.RawMessage) (json.RawMessage, error)
+}
+
+// Exec is one command for Host.Execute: code or command.
+type Exec struct {
+	Code    string
+	Command []string
+	Env     []run.EnvVar
+	Timeout time.Duration // 0: the run's sandbox timeout
+	CallID  string        // the tool call it belongs to
+	NoStage bool          // do not parse its lines (hooks)
+}
+
+// Output is the beginning of what an execution printed, for tool results.
+type Output struct {
+	Stdout, Stderr string // at most OutputHead bytes each
+}
+
+// OutputHead bounds Output.
+const OutputHead = 16 << 10
+
+// Delegation asks for a child run.
+type Delegation struct {
+	Agent  string
+	Prompt string
+	Stage  *string
+}

@@ -1,0 +1,151 @@
+package run
+
+import "time"
+
+// Provenance says how far a usage figure can be trusted.
+type Provenance string
+
+// The provenances, best first.
+const (
+	Measured          Provenance = "MEASURED"
+	Partial           Provenance = "PARTIAL"
+	Estimated         Provenance = "ESTIMATED"
+	UnknownProvenance Provenance = "UNKNOWN"
+)
+
+// Worse gives the less trustworthy of two provenances; "" counts as nothing said.
+func (p Provenance) Worse(q Provenance) Provenance {
+	rank := map[Provenance]int{"": 0, Measured: 1, Partial: 2, Estimated: 3, UnknownProvenance: 4}
+	if rank[q] > rank[p] {
+		return q
+	}
+	return p
+}
+
+// CostSource says who computed a cost.
+type CostSource string
+
+// The cost sources.
+const (
+	AgentReported CostSource = "AGENT_REPORTED"
+	Computed      CostSource = "COMPUTED"
+)
+
+// SourceRank orders the sources of one request's usage: a higher rank replaces
+// a lower one, equal ranks merge by field-wise maximum.
+type SourceRank int
+
+// The ranks. They are stored.
+const (
+	FromEstimate   SourceRank = 1
+	FromStatusPoll SourceRank = 2
+	FromTranscript SourceRank = 3
+	FromResult     SourceRank = 4
+)
+
+// Tokens are disjoint buckets; Reasoning is the part of Output that was reasoning.
+type Tokens struct {
+	Input           int64 // uncached
+	CacheRead       int64
+	CacheWriteShort int64
+	CacheWriteLong  int64
+	Output          int64
+	Reasoning       int64
+}
+
+// Add gives the sum of two counts.
+func (t Tokens) Add(u Tokens) Tokens {
+	return Tokens{
+		t.Input + u.Input, t.CacheRead + u.CacheRead, t.CacheWriteShort + u.CacheWriteShort,
+		t.CacheWriteLong + u.CacheWriteLong, t.Output + u.Output, t.Reasoning + u.Reasoning,
+	}
+}
+
+// Max gives the field-wise maximum of two counts of the same request.
+func (t Tokens) Max(u Tokens) Tokens {
+	return Tokens{
+		max(t.Input, u.Input), max(t.CacheRead, u.CacheRead), max(t.CacheWriteShort, u.CacheWriteShort),
+		max(t.CacheWriteLong, u.CacheWriteLong), max(t.Output, u.Output), max(t.Reasoning, u.Reasoning),
+	}
+}
+
+// UsageKind tells model calls from sandbox executions.
+type UsageKind string
+
+// The kinds of usage records.
+const (
+	ModelCall    UsageKind = "model"
+	ComputeUsage UsageKind = "compute"
+)
+
+// UsageRecord is the usage of one model call or one execution; all totals are
+// sums of records. (Run, RequestKey) is unique.
+type UsageRecord struct {
+	Run        ID
+	RequestKey string // the provider's response id, or the execution's id
+	Kind       UsageKind
+	At         time.Time
+	Rank       SourceRank
+	Provenance Provenance
+
+	Provider string
+	Model    string
+	Tokens   Tokens
+
+	Backend       string // of an execution
+	GPU           string
+	ComputeMicros int64 // microseconds of compute
+	IsError       bool
+
+	CostNanoUSD *int64 // nil: no price known
+	CostSource  CostSource
+	Raw         []byte // the payload it was read from, JSON
+}
+
+// Usage is a sum of usage records.
+type Usage struct {
+	Tokens
+	ComputeMicros int64
+	CostNanoUSD   *int64 // sum over the priced records; nil when none is priced
+	CostSource    CostSource
+	Provenance    Provenance
+	Records       int64
+	Unpriced      int64 // records without a price
+}
+
+// Add gives the sum of two usages. Sources that differ leave CostSource COMPUTED.
+func (u Usage) Add(v Usage) Usage {
+	sum := Usage{
+		Tokens:        u.Tokens.Add(v.Tokens),
+		ComputeMicros: u.ComputeMicros + v.ComputeMicros,
+		CostNanoUSD:   addMoney(u.CostNanoUSD, v.CostNanoUSD),
+		CostSource:    u.CostSource,
+		Provenance:    u.Provenance.Worse(v.Provenance),
+		Records:       u.Records + v.Records,
+		Unpriced:      u.Unpriced + v.Unpriced,
+	}
+	if u.CostSource == "" {
+		sum.CostSource = v.CostSource
+	} else if v.CostSource != "" && v.CostSource != u.CostSource {
+		sum.CostSource = Computed
+	}
+	return sum
+}
+
+func addMoney(a, b *int64) *int64 {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	s := *a + *b
+	return &s
+}
+
+// UsageSnapshot is a run's cumulative usage at a moment.
+type UsageSnapshot struct {
+	Run   ID
+	At    time.Time
+	Usage Usage
+}
