@@ -39,7 +39,7 @@ var rules = map[string][]string{
 	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
 
 	"db/migrations": {},
-	"db/store": {"runtime/run", "db/migrations"},
+	"db/store":      {"runtime/run", "db/migrations"},
 
 	// The API converts domain types; rows and engine internals cannot leak into
 	// it because it cannot see them.
