@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"log/slog"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
@@ -139,7 +140,7 @@ func New(o Options) *API {
 }
 
 // Executor runs operations against the schema.
-func (a *API) Executor() *executor.Executor { return a.exec }
+func (a *API) Executor() graphql.GraphExecutor { return a.exec }
 
 // Wait returns when every subscription's goroutine has ended; they end with
 // the contexts of their operations.
