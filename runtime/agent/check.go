@@ -73,9 +73,16 @@ func (f *file) checkTurn(i int, t Turn) {
 		name string
 		set  bool
 	}{
-		{"text", t.Text != nil}, {"thought", t.Thought != ""}, {"tool", t.Tool != nil}, {"delegate", t.Delegate != nil},
-		{"ask", t.Ask != nil}, {"usage", t.Usage != nil}, {"delaySeconds", t.Delay != 0}, {"warning", t.Warning != ""},
-		{"error", t.Error != ""}, {"timeout", t.Timeout != ""},
+		{"text", t.Text != nil},
+		{"thought", t.Thought != ""},
+		{"tool", t.Tool != nil},
+		{"delegate", t.Delegate != nil},
+		{"ask", t.Ask != nil},
+		{"usage", t.Usage != nil},
+		{"delaySeconds", t.Delay != 0},
+		{"warning", t.Warning != ""},
+		{"error", t.Error != ""},
+		{"timeout", t.Timeout != ""},
 	} {
 		if field.set {
 			set = append(set, field.name)
@@ -190,7 +197,7 @@ func IsLabel(s string) bool {
 // amount known.
 func NanoUSD(s string) (*int64, error) {
 	if s == "" {
-		return nil, nil //nolint:nilnil // "no amount" is a value here, not a failure
+		return nil, nil
 	}
 	r, ok := new(big.Rat).SetString(s)
 	if !ok || strings.ContainsAny(s, "/eEpPxX_") {

@@ -45,7 +45,7 @@ var rules = map[string][]string{
 	// it because it cannot see them.
 	"graph":           {"runtime/run", "graph/..."},
 	"graph/model":     {"graph/scalar"},
-	"graph/scalar":    {},
+	"graph/scalar":    {"runtime/run"},
 	"graph/generated": {"graph/model", "graph/scalar"},
 
 	"web":      {},

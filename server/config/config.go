@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// Serve is the configuration of a server. The tags are read by the command line.
+// Serve is the configuration of a server. The tags are read by the command
+// line; setting names the environment variable.
 type Serve struct {
-	Listen string `help:"Address of the API and the page. Any address but loopback needs a token." default:"127.0.0.1:8080" env:"WEIR_LISTEN" placeholder:"HOST:PORT"`
-	Data   string `help:"Folder of the database and the workspaces; made if it is not there." default:"${data}" env:"WEIR_DATA" placeholder:"DIR"`
-	DB     string `help:"postgres:// URL; empty: SQLite in the data folder." env:"WEIR_DB" placeholder:"URL"`
-	Agents string `help:"Folder of agent definitions (*.yaml)." env:"WEIR_AGENTS" placeholder:"DIR"`
+	Listen string `help:"Address of the API and the page. Any address but loopback needs a token." default:"127.0.0.1:8080" setting:"WEIR_LISTEN" placeholder:"HOST:PORT"`
+	Data   string `help:"Folder of the database and the workspaces; made if it is not there." default:"${data}" setting:"WEIR_DATA" placeholder:"DIR"`
+	DB     string `help:"postgres:// URL; empty: SQLite in the data folder." setting:"WEIR_DB" placeholder:"URL"`
+	Agents string `help:"Folder of agent definitions (*.yaml)." setting:"WEIR_AGENTS" placeholder:"DIR"`
 
-	TokenFile    string   `help:"File with the token that requests must carry; or the token itself in WEIR_TOKEN." env:"WEIR_TOKEN_FILE" placeholder:"FILE"`
-	AllowHosts   []string `name:"allow-host" help:"Host names besides loopback under which the server is reached." env:"WEIR_ALLOW_HOSTS" placeholder:"NAME"`
-	AllowOrigins []string `name:"allow-origin" help:"Origins of other pages that may use the API, such as https://app.example." env:"WEIR_ALLOW_ORIGINS" placeholder:"URL"`
+	TokenFile    string   `help:"File with the token that requests must carry; or the token itself in WEIR_TOKEN." setting:"WEIR_TOKEN_FILE" placeholder:"FILE"`
+	AllowHosts   []string `name:"allow-host" help:"Host names besides loopback under which the server is reached." setting:"WEIR_ALLOW_HOSTS" placeholder:"NAME"`
+	AllowOrigins []string `name:"allow-origin" help:"Origins of other pages that may use the API, such as https://app.example." setting:"WEIR_ALLOW_ORIGINS" placeholder:"URL"`
 
-	Concurrency int           `help:"Root runs that are live at once; the rest waits." default:"8" env:"WEIR_CONCURRENCY" placeholder:"N"`
-	StopTimeout time.Duration `help:"How long live runs may go on when the server stops." default:"10s" env:"WEIR_STOP_TIMEOUT" placeholder:"DURATION"`
+	Concurrency int           `help:"Root runs that are live at once; the rest waits." default:"8" setting:"WEIR_CONCURRENCY" placeholder:"N"`
+	StopTimeout time.Duration `help:"How long live runs may go on when the server stops." default:"10s" setting:"WEIR_STOP_TIMEOUT" placeholder:"DURATION"`
 
-	Sandbox Sandbox `embed:"" prefix:"sandbox-" envprefix:"WEIR_SANDBOX_"`
+	Sandbox Sandbox `embed:"" prefix:"sandbox-"`
 
-	AllowUnsandboxed bool `help:"Run commands as plain processes where no sandbox works. They can then do all that this user can." env:"WEIR_ALLOW_UNSANDBOXED"`
+	AllowUnsandboxed bool `help:"Run commands as plain processes where no sandbox works. They can then do all that this user can." setting:"WEIR_ALLOW_UNSANDBOXED"`
 
-	LogLevel  string `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"WEIR_LOG_LEVEL" placeholder:"LEVEL"`
-	LogFormat string `help:"text or json." enum:"text,json" default:"text" env:"WEIR_LOG_FORMAT" placeholder:"FORMAT"`
+	LogLevel  string `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" setting:"WEIR_LOG_LEVEL" placeholder:"LEVEL"`
+	LogFormat string `help:"text or json." enum:"text,json" default:"text" setting:"WEIR_LOG_FORMAT" placeholder:"FORMAT"`
 
 	// Token is read from WEIR_TOKEN or TokenFile by Check: as a flag every user
 	// of the machine could see it.
@@ -43,14 +44,14 @@ type Serve struct {
 
 // Sandbox bounds what a request can ask of a sandbox.
 type Sandbox struct {
-	MaxSeconds     float64  `help:"Longest execution, in seconds." default:"86400" env:"MAX_SECONDS" placeholder:"S"`
-	MaxMemoryMiB   int64    `name:"max-memory-mib" help:"Most memory of an execution." default:"16384" env:"MAX_MEMORY_MIB" placeholder:"MIB"`
-	MaxCPUs        float64  `name:"max-cpus" help:"Most CPUs of an execution." default:"16" env:"MAX_CPUS" placeholder:"N"`
-	MaxPIDs        int64    `name:"max-pids" help:"Most processes of an execution." default:"4096" env:"MAX_PIDS" placeholder:"N"`
-	MaxDiskMiB     int64    `name:"max-disk-mib" help:"Most disk of an execution." default:"65536" env:"MAX_DISK_MIB" placeholder:"MIB"`
-	MaxOutputBytes int64    `help:"Most output of an execution, in bytes." default:"1073741824" env:"MAX_OUTPUT_BYTES" placeholder:"BYTES"`
-	AllowHost      bool     `name:"allow-host-network" help:"Let requests choose the network HOST. Needs a token: such code can reach the API." env:"ALLOW_HOST_NETWORK"`
-	GPUs           []string `name:"gpus" help:"GPU types that requests can choose." env:"GPUS" placeholder:"TYPE"`
+	MaxSeconds     float64  `help:"Longest execution, in seconds." default:"86400" setting:"WEIR_SANDBOX_MAX_SECONDS" placeholder:"S"`
+	MaxMemoryMiB   int64    `name:"max-memory-mib" help:"Most memory of an execution." default:"16384" setting:"WEIR_SANDBOX_MAX_MEMORY_MIB" placeholder:"MIB"`
+	MaxCPUs        float64  `name:"max-cpus" help:"Most CPUs of an execution." default:"16" setting:"WEIR_SANDBOX_MAX_CPUS" placeholder:"N"`
+	MaxPIDs        int64    `name:"max-pids" help:"Most processes of an execution." default:"4096" setting:"WEIR_SANDBOX_MAX_PIDS" placeholder:"N"`
+	MaxDiskMiB     int64    `name:"max-disk-mib" help:"Most disk of an execution." default:"65536" setting:"WEIR_SANDBOX_MAX_DISK_MIB" placeholder:"MIB"`
+	MaxOutputBytes int64    `help:"Most output of an execution, in bytes." default:"1073741824" setting:"WEIR_SANDBOX_MAX_OUTPUT_BYTES" placeholder:"BYTES"`
+	AllowHost      bool     `name:"allow-host-network" help:"Let requests choose the network HOST. Needs a token: such code can reach the API." setting:"WEIR_SANDBOX_ALLOW_HOST_NETWORK"`
+	GPUs           []string `name:"gpus" help:"GPU types that requests can choose." setting:"WEIR_SANDBOX_GPUS" placeholder:"TYPE"`
 }
 
 // DefaultData is where the data lives unless the operator says otherwise.

@@ -121,7 +121,7 @@ func (p *player) text(ctx context.Context, t agent.TextTurn) error {
 			}
 			if n > 0 {
 				if err := p.host.Text(ctx, id, rest[:n]); err != nil {
-					return err //nolint:wrapcheck // the host's words are for the user
+					return err
 				}
 				rest = rest[n:]
 			}
@@ -170,7 +170,7 @@ func (p *player) ask(ctx context.Context, i int, t agent.AskTurn) error {
 	}
 	answer, err := p.host.Ask(ctx, key(i), p.fill(t.Text), schema)
 	if err != nil {
-		return err //nolint:wrapcheck // the host's words are for the user
+		return err
 	}
 	if json.Unmarshal(answer, &p.answer) != nil { // not a JSON string: its JSON
 		p.answer = string(answer)

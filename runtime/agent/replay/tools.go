@@ -28,7 +28,7 @@ func (p *player) call(
 	}
 	id := run.NewKey("call")
 	if err := p.host.Emit(ctx, &run.ToolCallStarted{CallID: id, Name: name, Arguments: raw}); err != nil {
-		return err //nolint:wrapcheck // the host's words are for the user
+		return err
 	}
 	began := time.Now()
 	text, isError, err := work(id)
@@ -57,7 +57,7 @@ func (p *player) tool(ctx context.Context, t agent.ToolTurn) error {
 			Code: t.Code, Command: t.Command, Timeout: seconds(t.Timeout), CallID: callID,
 		})
 		if err != nil {
-			return "", true, err //nolint:wrapcheck // the host's words are for the user
+			return "", true, err
 		}
 		return toolText(res, out), res.IsError(), nil
 	})
@@ -99,6 +99,6 @@ func (p *player) delegate(ctx context.Context, t agent.DelegateTurn) error {
 	}{t.Agent, prompt}
 	return p.call(ctx, delegateTool, args, func(string) (string, bool, error) {
 		child, err := p.host.Delegate(ctx, agent.Delegation{Agent: t.Agent, Prompt: prompt})
-		return child.Result, false, err //nolint:wrapcheck // the host's words are for the user
+		return child.Result, false, err
 	})
 }

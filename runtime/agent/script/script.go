@@ -38,7 +38,7 @@ func (Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, erro
 	}
 	res, out, err := h.Execute(ctx, e)
 	if err != nil {
-		return "", err //nolint:wrapcheck // the host's words are for the user
+		return "", err
 	}
 	return outcome(ctx, res, out)
 }
