@@ -21,7 +21,7 @@ type NewRun struct {
 // Acceptance is what became of a NewRun.
 type Acceptance struct {
 	Run      Run
-	Repeated bool      // the key was known; Run is the earlier run
+	Repeated bool  // the key was known; Run is the earlier run
 	Stopping []Run // live runs that were asked to stop for this one
 }
 
@@ -37,6 +37,6 @@ type AbortRequest struct {
 // AbortResult is what an AbortRequest found.
 type AbortResult struct {
 	Run   Run   // as it is now, receipt included
-	Ended bool      // it had ended before; nothing was written
+	Ended bool  // it had ended before; nothing was written
 	Open  []Run // the live runs that now carry the intent, the run itself included
 }
