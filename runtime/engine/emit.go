@@ -39,21 +39,26 @@ func (x entry) empty() bool {
 	return len(x.drafts)+len(x.usage)+len(x.executions)+len(x.questions)+len(x.artifacts) == 0 && x.update == nil
 }
 
+// appender is the part of the store that an emitter needs.
+type appender interface {
+	Append(ctx context.Context, b run.Batch) ([]*run.Event, error)
+}
+
 // emitter writes a run's events: one commit at a time, in the order of the
 // calls; what arrives during a commit is the next batch. Calls wait while more
 // than maxQueued bytes are ahead of them.
 type emitter struct {
 	ctx    context.Context // of the writes; outlives the run's own
-	store  Store
+	store  appender
 	run    run.Run
 	log    *slog.Logger
 	cancel context.CancelCauseFunc // stops the run when it was fenced
 
 	mu     sync.Mutex
 	queue  []entry
-	size   int
+	size   int // bytes queued or being written
 	held   map[string]*held
-	room   chan struct{} // closed and replaced when the queue gets shorter
+	room   chan struct{} // closed and replaced when size gets smaller
 	closed bool
 	failed error // fenced: nothing is taken any more
 
@@ -61,7 +66,7 @@ type emitter struct {
 	done chan struct{} // closed when loop has returned
 }
 
-func newEmitter(ctx context.Context, store Store, r run.Run, log *slog.Logger, cancel context.CancelCauseFunc) *emitter {
+func newEmitter(ctx context.Context, store appender, r run.Run, log *slog.Logger, cancel context.CancelCauseFunc) *emitter {
 	return &emitter{
 		ctx: ctx, store: store, run: r, log: log, cancel: cancel,
 		held: make(map[string]*held), room: make(chan struct{}),
@@ -168,6 +173,7 @@ func (m *emitter) loop() {
 			return
 		case len(batch) > 0:
 			m.write(batch)
+			m.written(batch)
 			continue
 		}
 		timer.Reset(due)
@@ -195,14 +201,18 @@ func (m *emitter) takeLocked() []entry {
 	if m.queue = m.queue[n:]; len(m.queue) == 0 {
 		m.queue = nil
 	}
+	return batch
+}
+
+// written makes room for what comes next.
+func (m *emitter) written(batch []entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, x := range batch {
 		m.size -= x.size
 	}
-	if n > 0 {
-		close(m.room)
-		m.room = make(chan struct{})
-	}
-	return batch
+	close(m.room)
+	m.room = make(chan struct{})
 }
 
 // write commits the entries as one batch; if the store refuses them, one by

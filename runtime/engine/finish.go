@@ -72,6 +72,7 @@ func (s *supervisor) closedAs(u *run.Update) {
 		s.settleReceipt()
 	}
 }
+
 // closing makes the one batch that ends the run.
 func (s *supervisor) closing(ctx context.Context, out outcome) (run.Batch, error) {
 	from := run.State{Status: run.Running}

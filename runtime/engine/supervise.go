@@ -20,8 +20,8 @@ type supervisor struct {
 	def    agent.Definition
 	plan   plan
 	grace  atomic.Int64 // of the plan, for those who wait for the end; nanoseconds
-	parent *supervisor // nil for a root run
-	depth  int         // 0 for a root run
+	parent *supervisor  // nil for a root run
+	depth  int          // 0 for a root run
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the row is closed and nothing of the run works any more
