@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -37,47 +36,21 @@ type Store interface {
 	// Owned gives the live runs of a replica, children before parents: what a
 	// crash of this replica left open.
 	Owned(ctx context.Context, owner string) ([]run.Run, error)
+	// Runs gives a page of runs, newest first.
+	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
+	// Executions gives a run's executions, oldest first.
+	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
 	// Questions gives a run's questions, oldest first.
 	Questions(ctx context.Context, id run.ID) ([]run.Question, error)
-	// Artifacts gives the newest artifact per path of a session.
+	// SessionArtifacts gives the newest artifact per path of a session.
 	SessionArtifacts(ctx context.Context, id run.SessionID) ([]run.Artifact, error)
 }
 
-// NewRun is a run to take in. In one transaction the store
-//   - answers a known idempotency key with the earlier run (Conflict if the hash differs),
-//   - inserts NewSession if given,
-//   - applies OnBusy to the session's slot. BUSY means that a root run is open.
-//     REPLACE closes the queued ones (CANCELLED REPLACED, with RunEnded) and writes
-//     a silent abort intent with trigger Replace for the live one and its descendants,
-//   - inserts the run: QUEUED for a root run; RUNNING, owned and with RunStarted
-//     appended for a child, whose parent must be live and not asked to abort (ErrState).
-type NewRun struct {
-	Run            run.Run
-	NewSession     *run.Session
-	OnBusy         run.OnBusy
-	IdempotencyKey string // unique per team; "" for none
-	PayloadHash    string
-}
-
-// Acceptance is what became of a NewRun.
-type Acceptance struct {
-	Run      run.Run
-	Repeated bool      // the key was known; Run is the earlier run
-	Stopping []run.Run // live runs that were asked to stop for this one
-}
-
-// AbortRequest asks for the end of a run.
-type AbortRequest struct {
-	Run     run.ID
-	Silent  bool // no AbortRequested event, no AgentAborted, no StateChanged
-	Reason  string
-	Trigger run.Trigger // Abort, Replace or OverBudget
-	At      time.Time
-}
-
-// AbortResult is what an AbortRequest found.
-type AbortResult struct {
-	Run   run.Run   // as it is now, receipt included
-	Ended bool      // it had ended before; nothing was written
-	Open  []run.Run // the live runs that now carry the intent, the run itself included
-}
+// What a store takes and gives; the types are run's so that a store needs to
+// know nothing of the engine.
+type (
+	NewRun       = run.NewRun
+	Acceptance   = run.Acceptance
+	AbortRequest = run.AbortRequest
+	AbortResult  = run.AbortResult
+)
