@@ -32,7 +32,7 @@ type demoCommand struct {
 // Run implements the command.
 func (d *demoCommand) Run(c *call) (err error) {
 	cfg := config.Serve{
-		Listen: d.Listen, Data: d.Data, Concurrency: 8, Python: c.getenv("WEIR_PYTHON"), Sandbox: config.DefaultSandbox(),
+		Listen: d.Listen, Data: d.Data, Concurrency: 8, Python: c.getenv("WEIR_PYTHON"),
 	}
 	if cfg.Data == "" {
 		dir, err := temporaryData()
