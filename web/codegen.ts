@@ -2,7 +2,7 @@ import type { CodegenConfig } from '@graphql-codegen/cli';
 
 const config: CodegenConfig = {
   schema: '../graph/*.graphqls',
-  documents: ['src/app/**/*.ts', 'src/app/**/*.tsx'],
+  documents: 'src/app/**/*.graphql',
   ignoreNoDocuments: true,
   generates: {
     './src/gql/': {

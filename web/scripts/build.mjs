@@ -22,7 +22,17 @@ function walk(folder) {
 
 // The same list as inputs() in dist_test.go.
 function inputs() {
-  const single = ['.npmrc', 'codegen.ts', 'index.html', 'package.json', 'package-lock.json', 'playground.html', 'scripts/build.mjs', 'tsconfig.json', 'vite.config.ts'];
+  const single = [
+    '.npmrc',
+    'codegen.ts',
+    'index.html',
+    'package.json',
+    'package-lock.json',
+    'playground.html',
+    'scripts/build.mjs',
+    'tsconfig.json',
+    'vite.config.ts',
+  ];
   return [
     ...single.map((name) => join(web, name)),
     ...walk(join(web, 'src')),

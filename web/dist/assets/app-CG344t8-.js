@@ -1,1 +1,0 @@
-import{n as e,t}from"./jsx-runtime-BM_p5xeC.js";var n=e(),r=t(),i=document.getElementById(`root`);i&&(0,n.createRoot)(i).render((0,r.jsx)(`main`,{children:(0,r.jsx)(`h1`,{children:`Weir`})}));
