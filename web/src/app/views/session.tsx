@@ -51,14 +51,14 @@ function Loaded({ session }: { session: SessionController }) {
   return (
     <main className="session">
       <Header session={session} name={name} run={run} />
-      <div className="tabs" role="group" aria-label="View">
+      <nav className="tabs" aria-label="View">
         <button type="button" aria-pressed={tab === 'timeline'} onClick={() => setTab('timeline')}>
           Timeline
         </button>
         <button type="button" aria-pressed={tab === 'curves'} onClick={() => setTab('curves')}>
           Curves
         </button>
-      </div>
+      </nav>
       <div className={`columns show-${tab}`}>
         <TimelinePane session={session} />
         <aside className="side" aria-label="Runs and curves">
