@@ -54,7 +54,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	defer func() {
 		switch r := recover(); r {
 		case nil:
-		case errHelp: //nolint:errorlint // it is this very value that was thrown
+		case errHelp: // this very value was thrown
 			err = nil
 		default:
 			panic(r)

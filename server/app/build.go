@@ -28,7 +28,6 @@ import (
 var (
 	_ engine.Store    = (*store.Store)(nil)
 	_ engine.Agents   = (*agent.Set)(nil)
-	_ engine.Policy   = policy{}
 	_ sandbox.Backend = (*local.Bubblewrap)(nil)
 	_ sandbox.Backend = (*local.Plain)(nil)
 	_ agent.Driver    = script.Driver{}

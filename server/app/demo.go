@@ -80,9 +80,9 @@ func (d *demoCommand) Run(c *call) (err error) {
 
 // listen falls back to a free port, unless an address was asked for.
 func (d *demoCommand) listen(ctx context.Context) (net.Listener, error) {
-	l, err := listen(ctx, d.Listen, "--listen")
+	l, err := listen(ctx, d.Listen)
 	if err != nil && d.Listen == demoListen {
-		return listen(ctx, "127.0.0.1:0", "--listen")
+		return listen(ctx, "127.0.0.1:0")
 	}
 	return l, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 	"github.com/weirhq/weir/runtime/sandbox/local"
 	"github.com/weirhq/weir/server/config"
@@ -16,7 +15,7 @@ import (
 type sandboxes struct {
 	backends map[string]sandbox.Backend
 	found    []sandbox.Status
-	policy   policy
+	policy   sandbox.Policy
 	// examplesOnly: there are plain processes only, and only for the shipped examples.
 	examplesOnly bool
 	closers      []io.Closer
@@ -54,10 +53,8 @@ func (s *sandboxes) close() error {
 	return errors.Join(errs...)
 }
 
-// policy is the operator's word about sandboxes, as the engine asks for it.
-type policy struct{ sandbox.Policy }
-
-func newPolicy(c config.Sandbox) policy {
+// newPolicy is the operator's word about sandboxes.
+func newPolicy(c config.Sandbox) sandbox.Policy {
 	p := sandbox.DefaultPolicy()
 	d := &p.Defaults
 	// A default above the operator's bound would refuse every run.
@@ -71,7 +68,7 @@ func newPolicy(c config.Sandbox) policy {
 		p.Ceilings.Networks = append(p.Ceilings.Networks, sandbox.NetworkHost)
 	}
 	p.Ceilings.GPUs = append(p.Ceilings.GPUs, c.GPUs...)
-	return policy{p}
+	return p
 }
 
 // lower sets a ceiling, if one is given, and keeps the default under it.
@@ -80,15 +77,4 @@ func lower[N int64 | float64](ceiling, def *N, given N) {
 		*ceiling = given
 		*def = min(*def, given)
 	}
-}
-
-// Decide implements engine.Policy.
-func (p policy) Decide(request, profile run.SandboxRequest) (string, sandbox.Spec, error) {
-	var spec sandbox.Spec
-	c, err := p.Resolve(request, profile)
-	if err != nil {
-		return "", spec, err
-	}
-	c.Apply(&spec)
-	return c.Backend, spec, nil
 }
