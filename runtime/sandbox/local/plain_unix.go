@@ -97,6 +97,9 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if info, err := os.Stat(spec.Workspace); err != nil || !info.IsDir() {
 		return nil, run.Errorf(run.Internal, "the workspace %s does not exist or is not a folder", spec.Workspace)
 	}
+	if err := noGPU(spec); err != nil {
+		return nil, err
+	}
 	env := b.env(spec)
 	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
 	command := spec.Command
