@@ -23,13 +23,6 @@ const (
 // maxSelections bounds the selections of one operation.
 const maxSelections = 5_000
 
-// Introspection nests deeper than data does (a type of a type of a type), but
-// lists of a type inside each other would multiply.
-const (
-	maxIntrospectionDepth = 24
-	maxIntrospectionLists = 3
-)
-
 // limit refuses operations that are too deep or may yield too much, before
 // they run. It reads fragments as often as they are used.
 type limit struct {
@@ -52,16 +45,12 @@ func (*limit) Validate(graphql.ExecutableSchema) error { return nil }
 // MutateOperationContext implements graphql.OperationContextMutator.
 func (l *limit) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	w := walker{max: l.depth}
-	w.data(op.Operation.SelectionSet, 1)
+	w.walk(op.Operation.SelectionSet, 1)
 	if w.visited > maxSelections {
 		return refuse("the operation selects over %d fields, fragments counted wherever they are spread; ask in several operations", maxSelections)
 	}
 	if w.deepest > l.depth {
 		return refuse("the operation nests %d levels deep; at most %d are allowed: ask in several operations", w.deepest, l.depth)
-	}
-	if w.introspection > maxIntrospectionDepth || w.lists > maxIntrospectionLists {
-		return refuse("the introspection nests too deep (%d levels, %d lists in each other); at most %d and %d are allowed",
-			w.introspection, w.lists, maxIntrospectionDepth, maxIntrospectionLists)
 	}
 	if c := gqlcomplexity.Calculate(ctx, l.schema, op.Operation, op.Variables); c > l.complexity {
 		return refuse("the operation may yield %d fields; at most %d are allowed: ask for fewer rows (first, last, maxPoints) or fewer fields", c, l.complexity)
@@ -77,14 +66,14 @@ func refuse(format string, args ...any) *gqlerror.Error {
 // and gives up after maxSelections: fragments that spread others twice would
 // take exponential time, here and in the complexity calculation.
 type walker struct {
-	max           int
-	visited       int
-	deepest       int
-	introspection int // levels below __schema or __type
-	lists         int // lists of a type inside each other
+	max     int
+	visited int
+	deepest int
 }
 
-func (w *walker) data(set ast.SelectionSet, depth int) {
+// walk measures a selection whose fields lie at depth. Introspection, which
+// nests deeper than data does, has depth 0: the validation bounds it by itself.
+func (w *walker) walk(set ast.SelectionSet, depth int) {
 	if depth > w.max+1 {
 		return // refused anyway
 	}
@@ -94,43 +83,16 @@ func (w *walker) data(set ast.SelectionSet, depth int) {
 		}
 		switch s := s.(type) {
 		case *ast.Field:
-			if s.Name == "__schema" || s.Name == "__type" {
-				w.types(s.SelectionSet, 1, 0)
-				continue
+			below := depth + 1
+			if depth == 0 || s.Name == "__schema" || s.Name == "__type" {
+				below = 0
 			}
 			w.deepest = max(w.deepest, depth)
-			w.data(s.SelectionSet, depth+1)
+			w.walk(s.SelectionSet, below)
 		case *ast.InlineFragment:
-			w.data(s.SelectionSet, depth)
+			w.walk(s.SelectionSet, depth)
 		case *ast.FragmentSpread:
-			w.data(s.Definition.SelectionSet, depth)
-		}
-	}
-}
-
-func (w *walker) types(set ast.SelectionSet, depth, lists int) {
-	w.introspection, w.lists = max(w.introspection, depth), max(w.lists, lists)
-	if depth > maxIntrospectionDepth || lists > maxIntrospectionLists {
-		return
-	}
-	for _, s := range set {
-		if w.visited++; w.visited > maxSelections {
-			return
-		}
-		switch s := s.(type) {
-		case *ast.Field:
-			inner := lists
-			switch s.Name {
-			case "fields", "inputFields", "interfaces", "possibleTypes", "args":
-				inner++
-			}
-			if len(s.SelectionSet) > 0 {
-				w.types(s.SelectionSet, depth+1, inner)
-			}
-		case *ast.InlineFragment:
-			w.types(s.SelectionSet, depth, lists)
-		case *ast.FragmentSpread:
-			w.types(s.Definition.SelectionSet, depth, lists)
+			w.walk(s.Definition.SelectionSet, depth)
 		}
 	}
 }

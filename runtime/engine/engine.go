@@ -28,9 +28,9 @@ type Options struct {
 	Agents   Agents
 	Drivers  map[string]agent.Driver
 	Backends map[string]sandbox.Backend
-	Policy   Policy
-	DataDir  string // holds workspaces/<session>
-	Replica  string // the owner of the runs it claims; stays the same over restarts
+	Policy   sandbox.Policy // its zero value means sandbox.DefaultPolicy
+	DataDir  string         // holds workspaces/<session>
+	Replica  string         // the owner of the runs it claims; stays the same over restarts
 
 	Concurrency int           // live root runs at once; default 8
 	MaxDepth    int           // levels of child runs below a root run; default 5
@@ -71,8 +71,6 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("making an engine: no store given")
 	case o.Agents == nil:
 		return nil, errors.New("making an engine: no agents given")
-	case o.Policy == nil:
-		return nil, errors.New("making an engine: no sandbox policy given")
 	case o.DataDir == "":
 		return nil, errors.New("making an engine: no data folder given")
 	case o.Replica == "":
@@ -82,6 +80,9 @@ func New(o Options) (*Engine, error) {
 	o.MaxDepth = cmp.Or(o.MaxDepth, 5)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
+	if o.Policy.Defaults.Backend == "" {
+		o.Policy = sandbox.DefaultPolicy()
+	}
 	if o.Tracer == nil {
 		o.Tracer = noop.NewTracerProvider().Tracer("weir")
 	}

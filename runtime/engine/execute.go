@@ -43,18 +43,21 @@ func (h *host) spec(x agent.Exec) (sandbox.Spec, error) {
 	if (x.Code == "") == (len(x.Command) == 0) {
 		return sandbox.Spec{}, run.Errorf(run.Invalid, "an execution needs code or a command, and not both")
 	}
-	spec := h.s.plan.spec
-	spec.Execution = run.NewExecutionID()
-	spec.Run = h.s.run.ID
-	spec.Replica = h.s.e.opts.Replica
-	spec.Workspace = h.s.place.path
-	spec.Code, spec.Command = x.Code, x.Command
-	spec.Env = mergeEnv(h.s.def.Env, h.s.run.Input.Env, x.Env)
+	choice := h.s.plan.choice
+	if x.Timeout > 0 { // within the operator's ceiling, as any other wish
+		p, err := h.s.e.planFor(run.SandboxRequest{TimeoutSeconds: x.Timeout.Seconds()}, h.s.run.Input.Sandbox, h.s.def.Sandbox)
+		if err != nil {
+			return sandbox.Spec{}, err
+		}
+		choice = p.choice
+	}
+	spec := sandbox.Spec{
+		Execution: run.NewExecutionID(), Run: h.s.run.ID, Replica: h.s.e.opts.Replica, Workspace: h.s.place.path,
+		Code: x.Code, Command: x.Command, Env: mergeEnv(h.s.def.Env, h.s.run.Input.Env, x.Env),
+	}
+	choice.Apply(&spec)
 	if !x.NoStage {
 		spec.Stage = h.s.run.Stage
-	}
-	if x.Timeout > 0 && (spec.Limits.Timeout == 0 || x.Timeout < spec.Limits.Timeout) {
-		spec.Limits.Timeout = x.Timeout
 	}
 	return spec, nil
 }

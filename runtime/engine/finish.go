@@ -12,9 +12,6 @@ import (
 // maxText bounds an error or a reason in a row, in bytes.
 const maxText = 8 << 10
 
-// writeTimeout bounds one attempt at a last word.
-const writeTimeout = 10 * time.Second
-
 // closeAttempts bounds how often a closing batch is made anew.
 const closeAttempts = 10
 
@@ -146,9 +143,7 @@ func (s *supervisor) fence() run.Fence { return run.Fence{Run: s.run.ID, Token: 
 // it, or the engine's stop takes too long.
 func (e *Engine) persist(ctx context.Context, b run.Batch) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		once, cancel := context.WithTimeout(ctx, writeTimeout)
-		_, err := e.store.Append(once, b)
-		cancel()
+		_, err := e.store.Append(ctx, b)
 		switch {
 		case err == nil:
 			return nil
@@ -160,7 +155,7 @@ func (e *Engine) persist(ctx context.Context, b run.Batch) error {
 			return fmt.Errorf("giving up at shutdown: %w", err)
 		}
 		e.log.Warn("Writing the end of a run failed; trying again", "run", b.Update.Run, "error", err)
-		if code := run.CodeOf(err); code != run.Unavailable && !errors.Is(err, context.DeadlineExceeded) && wait > 200*time.Millisecond {
+		if run.CodeOf(err) != run.Unavailable && wait > 200*time.Millisecond {
 			b = bare(b)
 		}
 		select {

@@ -81,11 +81,11 @@ func (s *supervisor) work(resumeKey string) (string, error) {
 	if s.plan, err = s.e.planFor(s.run.Input.Sandbox, s.def.Sandbox); err != nil {
 		return "", err
 	}
-	s.grace.Store(int64(s.plan.spec.Limits.Grace))
+	s.grace.Store(int64(s.plan.choice.Limits.Grace))
 	if context.Cause(s.ctx) != nil {
 		return "", context.Cause(s.ctx)
 	}
-	if s.place, err = s.e.openWorkspace(s.run, s.plan.backend, s.def.Files); err != nil {
+	if s.place, err = s.e.openWorkspace(s.run, s.def.Files); err != nil {
 		return "", err
 	}
 	if err := s.place.remember(s.ctx, resumeKey != ""); err != nil {

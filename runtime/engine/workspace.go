@@ -13,15 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
-	"github.com/weirhq/weir/runtime/sandbox"
 )
-
-// Preparer is what a backend may offer: it makes a workspace usable for the
-// user that the sandbox runs under. It is called before a run's first command
-// and after the engine has written files there.
-type Preparer interface {
-	PrepareWorkspace(path string) error
-}
 
 // workspace is a session's folder. The server reaches into it only through an
 // os.Root: what stands in it was written by the agent.
@@ -42,10 +34,9 @@ func (e *Engine) workspaces() string { return filepath.Join(e.opts.DataDir, "wor
 
 // openWorkspace makes the session's folder if need be, and those of the
 // agent's files that it does not have.
-func (e *Engine) openWorkspace(r run.Run, b sandbox.Backend, files map[string]string) (*workspace, error) {
+func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, error) {
 	parent := e.workspaces()
-	// Others may pass through, not list: sandboxes may run under another user.
-	if err := os.MkdirAll(parent, 0o711); err != nil {
+	if err := passable(e.opts.DataDir, parent); err != nil {
 		return nil, fmt.Errorf("making the folder of the workspaces: %w", err)
 	}
 	w := &workspace{path: filepath.Join(parent, string(r.Session)), since: r.StartedAt}
@@ -60,13 +51,28 @@ func (e *Engine) openWorkspace(r run.Run, b sandbox.Backend, files map[string]st
 		w.close()
 		return nil, err
 	}
-	if p, ok := b.(Preparer); ok {
-		if err := p.PrepareWorkspace(w.path); err != nil {
-			w.close()
-			return nil, fmt.Errorf("preparing the workspace: %w", err)
+	return w, nil
+}
+
+// passable makes folders, from the outside in, that others may pass through but
+// not list: the sandboxes of a server that runs as root have a user of their
+// own. Whose a workspace is, is the backend's business.
+func passable(dirs ...string) error {
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if p := info.Mode().Perm(); os.Geteuid() == 0 && p&0o011 != 0o011 {
+			if err := os.Chmod(dir, p|0o011); err != nil {
+				return err
+			}
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // findWorkspace opens the folder of a lost run; nil when there is none.

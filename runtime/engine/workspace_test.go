@@ -20,7 +20,7 @@ import (
 func newPlace(t *testing.T, files map[string]string) *workspace {
 	t.Helper()
 	e := &Engine{opts: Options{DataDir: t.TempDir()}}
-	w, err := e.openWorkspace(run.Run{Session: run.NewSessionID(), StartedAt: time.Now()}, nil, files)
+	w, err := e.openWorkspace(run.Run{Session: run.NewSessionID(), StartedAt: time.Now()}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestAgentFiles(t *testing.T) {
 	e := &Engine{opts: Options{DataDir: dir}}
 	r := run.Run{Session: run.NewSessionID()}
 	open := func(files map[string]string) error {
-		w, err := e.openWorkspace(r, nil, files)
+		w, err := e.openWorkspace(r, files)
 		w.close()
 		return err
 	}

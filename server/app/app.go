@@ -54,7 +54,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	defer func() {
 		switch r := recover(); r {
 		case nil:
-		case errHelp: //nolint:errorlint // it is this very value that was thrown
+		case errHelp: // this very value was thrown
 			err = nil
 		default:
 			panic(r)
@@ -88,13 +88,20 @@ func settings(getenv func(string) string) kong.Resolver {
 	})
 }
 
-// withSetting adds the environment variable to a flag's help.
+// withSetting adds the default and the environment variable to a flag's help.
 func withSetting(v *kong.Value) string {
 	text := strings.TrimSpace(v.Help)
+	var notes []string
+	if v.HasDefault {
+		notes = append(notes, "default "+v.Default)
+	}
 	if v.Tag != nil {
 		if name := v.Tag.Get("setting"); name != "" {
-			return text + " ($" + name + ")"
+			notes = append(notes, "$"+name)
 		}
 	}
-	return text
+	if len(notes) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(notes, ", ") + ")"
 }

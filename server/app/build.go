@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir/runtime/agent/script"
 	"github.com/weirhq/weir/runtime/engine"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local"
 	"github.com/weirhq/weir/runtime/stream"
 	"github.com/weirhq/weir/server/config"
 	"github.com/weirhq/weir/server/httpapi"
@@ -25,19 +26,20 @@ import (
 // What satisfies whose interface is said here, so that no implementation needs
 // to know who uses it.
 var (
-	_ engine.Store   = (*store.Store)(nil)
-	_ engine.Agents  = (*agent.Set)(nil)
-	_ engine.Policy  = (*sandbox.Policy)(nil)
-	_ agent.Driver   = script.Driver{}
-	_ agent.Driver   = replay.Driver{}
-	_ stream.Source  = (*store.Store)(nil)
-	_ store.Listener = (*stream.Stream)(nil)
-	_ graph.Runs     = (*engine.Engine)(nil)
-	_ graph.Reader   = (*store.Store)(nil)
-	_ graph.Feed     = (*stream.Stream)(nil)
-	_ graph.Agents   = catalog{}
-	_ graph.Server   = about{}
-	_ httpapi.API    = (*graph.API)(nil)
+	_ engine.Store    = (*store.Store)(nil)
+	_ engine.Agents   = (*agent.Set)(nil)
+	_ sandbox.Backend = (*local.Bubblewrap)(nil)
+	_ sandbox.Backend = (*local.Plain)(nil)
+	_ agent.Driver    = script.Driver{}
+	_ agent.Driver    = replay.Driver{}
+	_ stream.Source   = (*store.Store)(nil)
+	_ store.Listener  = (*stream.Stream)(nil)
+	_ graph.Runs      = (*engine.Engine)(nil)
+	_ graph.Reader    = (*store.Store)(nil)
+	_ graph.Feed      = (*stream.Stream)(nil)
+	_ graph.Agents    = catalog{}
+	_ graph.Server    = about{}
+	_ httpapi.API     = (*graph.API)(nil)
 )
 
 // otherWriters is how often followed sessions are checked for events that
@@ -92,9 +94,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	s.stream = stream.New(s.store, so)
 	s.store.Listen(s.stream)
 
-	if s.sandboxes, err = openSandboxes(ctx, o); err != nil {
-		return nil, err
-	}
+	s.sandboxes = openSandboxes(ctx, o)
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,

@@ -32,7 +32,7 @@ type demoCommand struct {
 // Run implements the command.
 func (d *demoCommand) Run(c *call) (err error) {
 	cfg := config.Serve{
-		Listen: d.Listen, Data: d.Data, Concurrency: 8, Python: c.getenv("WEIR_PYTHON"), Sandbox: config.DefaultSandbox(),
+		Listen: d.Listen, Data: d.Data, Concurrency: 8, Python: c.getenv("WEIR_PYTHON"),
 	}
 	if cfg.Data == "" {
 		dir, err := temporaryData()
@@ -80,9 +80,9 @@ func (d *demoCommand) Run(c *call) (err error) {
 
 // listen falls back to a free port, unless an address was asked for.
 func (d *demoCommand) listen(ctx context.Context) (net.Listener, error) {
-	l, err := listen(ctx, d.Listen, "--listen")
+	l, err := listen(ctx, d.Listen)
 	if err != nil && d.Listen == demoListen {
-		return listen(ctx, "127.0.0.1:0", "--listen")
+		return listen(ctx, "127.0.0.1:0")
 	}
 	return l, err
 }

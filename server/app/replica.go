@@ -71,10 +71,10 @@ func makeData(dir string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the data folder %s cannot be reached: %w; choose another one with --data", dir, cause(err))
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // as mkdir makes them
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
 	}
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // to be walked through, not listed
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
 	}
 	return nil

@@ -30,7 +30,7 @@ func (s *serveCommand) Run(c *call) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(c.ctx, cfg.Listen, "--listen")
+	listener, err := listen(c.ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func loadAgents(dir string, log *slog.Logger) (*agent.Set, error) {
 
 // listen opens the address before anything else is touched: a second server
 // started by mistake must not disturb the first one's data.
-func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
+func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	var dns *net.DNSError
@@ -84,13 +84,13 @@ func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the address %s is in use by another program: stop it, or choose another address with %s", addr, flag)
+		return nil, fmt.Errorf("the address %s is in use by another program: stop it, or choose another address with --listen", addr)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("this user may not listen on %s: ports below 1024 need a privilege; choose another address with %s", addr, flag)
+		return nil, fmt.Errorf("this user may not listen on %s: ports below 1024 need a privilege; choose another address with --listen", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("the address %s does not belong to this machine; choose another one with %s", addr, flag)
+		return nil, fmt.Errorf("the address %s does not belong to this machine; choose another one with --listen", addr)
 	case errors.As(err, &dns):
-		return nil, fmt.Errorf("the host of %s has no address (%s); choose another one with %s", addr, dns.Err, flag)
+		return nil, fmt.Errorf("the host of %s has no address (%s); choose another one with --listen", addr, dns.Err)
 	}
-	return nil, fmt.Errorf("listening on %s: %w; choose another address with %s", addr, err, flag)
+	return nil, fmt.Errorf("listening on %s: %w; choose another address with --listen", addr, err)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -34,6 +35,8 @@ type Serve struct {
 
 	AllowUnsandboxed bool `help:"Run commands as plain processes where no sandbox works. They can then do all that this user can." setting:"WEIR_ALLOW_UNSANDBOXED"`
 
+	Python string `help:"Python interpreter for code; empty: python3 in /usr/bin or /usr/local/bin." setting:"WEIR_PYTHON" placeholder:"FILE"`
+
 	LogLevel  string `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" setting:"WEIR_LOG_LEVEL" placeholder:"LEVEL"`
 	LogFormat string `help:"text or json." enum:"text,json" default:"text" setting:"WEIR_LOG_FORMAT" placeholder:"FORMAT"`
 
@@ -42,14 +45,15 @@ type Serve struct {
 	Token string `kong:"-"`
 }
 
-// Sandbox bounds what a request can ask of a sandbox.
+// Sandbox bounds what a request can ask of a sandbox. A number of 0 leaves the
+// built-in bound.
 type Sandbox struct {
-	MaxSeconds     float64  `help:"Longest execution, in seconds." default:"86400" setting:"WEIR_SANDBOX_MAX_SECONDS" placeholder:"S"`
-	MaxMemoryMiB   int64    `name:"max-memory-mib" help:"Most memory of an execution." default:"16384" setting:"WEIR_SANDBOX_MAX_MEMORY_MIB" placeholder:"MIB"`
-	MaxCPUs        float64  `name:"max-cpus" help:"Most CPUs of an execution." default:"16" setting:"WEIR_SANDBOX_MAX_CPUS" placeholder:"N"`
-	MaxPIDs        int64    `name:"max-pids" help:"Most processes of an execution." default:"4096" setting:"WEIR_SANDBOX_MAX_PIDS" placeholder:"N"`
-	MaxDiskMiB     int64    `name:"max-disk-mib" help:"Most disk of an execution." default:"65536" setting:"WEIR_SANDBOX_MAX_DISK_MIB" placeholder:"MIB"`
-	MaxOutputBytes int64    `help:"Most output of an execution, in bytes." default:"1073741824" setting:"WEIR_SANDBOX_MAX_OUTPUT_BYTES" placeholder:"BYTES"`
+	MaxSeconds     float64  `help:"Longest execution, in seconds." setting:"WEIR_SANDBOX_MAX_SECONDS" placeholder:"S"`
+	MaxMemoryMiB   int64    `name:"max-memory-mib" help:"Most memory of an execution." setting:"WEIR_SANDBOX_MAX_MEMORY_MIB" placeholder:"MIB"`
+	MaxCPUs        float64  `name:"max-cpus" help:"Most CPUs of an execution." setting:"WEIR_SANDBOX_MAX_CPUS" placeholder:"N"`
+	MaxPIDs        int64    `name:"max-pids" help:"Most processes of an execution." setting:"WEIR_SANDBOX_MAX_PIDS" placeholder:"N"`
+	MaxDiskMiB     int64    `name:"max-disk-mib" help:"Most disk of an execution." setting:"WEIR_SANDBOX_MAX_DISK_MIB" placeholder:"MIB"`
+	MaxOutputBytes int64    `help:"Most output of an execution, in bytes." setting:"WEIR_SANDBOX_MAX_OUTPUT_BYTES" placeholder:"BYTES"`
 	AllowHost      bool     `name:"allow-host-network" help:"Let requests choose the network HOST. Needs a token: such code can reach the API." setting:"WEIR_SANDBOX_ALLOW_HOST_NETWORK"`
 	GPUs           []string `name:"gpus" help:"GPU types that requests can choose." setting:"WEIR_SANDBOX_GPUS" placeholder:"TYPE"`
 }
@@ -130,7 +134,7 @@ func (s *Sandbox) check(token string) error {
 		{"max-disk-mib", float64(s.MaxDiskMiB)},
 		{"max-output-bytes", float64(s.MaxOutputBytes)},
 	} {
-		if !(l.value > 0) || l.value > 1e15 { // also refuses NaN
+		if l.value < 0 || l.value > 1e15 || math.IsNaN(l.value) {
 			return fmt.Errorf("--sandbox-%s %v must be above 0 and below 1e15", l.name, l.value)
 		}
 	}

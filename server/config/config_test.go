@@ -17,7 +17,6 @@ func valid(t *testing.T) config.Serve {
 	t.Helper()
 	return config.Serve{
 		Listen: "127.0.0.1:0", Data: t.TempDir(), Concurrency: 8, StopTimeout: time.Second,
-		Sandbox: config.Sandbox{MaxSeconds: 1, MaxMemoryMiB: 1, MaxCPUs: 1, MaxPIDs: 1, MaxDiskMiB: 1, MaxOutputBytes: 1},
 	}
 }
 

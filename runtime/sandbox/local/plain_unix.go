@@ -44,7 +44,7 @@ func (b *Plain) Name() string { return "local" }
 func (b *Plain) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{
 		Backend: b.Name(), Available: true, Isolation: Unsandboxed,
-		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and leave processes behind; memory, process, cpu and disk limits are not enforced",
+		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and hide from being stopped; " + plainCaveat,
 	}
 }
 
@@ -96,6 +96,9 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	}
 	if info, err := os.Stat(spec.Workspace); err != nil || !info.IsDir() {
 		return nil, run.Errorf(run.Internal, "the workspace %s does not exist or is not a folder", spec.Workspace)
+	}
+	if err := noGPU(spec); err != nil {
+		return nil, err
 	}
 	env := b.env(spec)
 	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
@@ -238,6 +241,7 @@ func (p *plainProcess) start(path string, command []string, env []run.EnvVar) er
 		return run.Errorf(run.Invalid, "the command %s cannot be executed: %w", command[0], err)
 	}
 	b.live[p] = struct{}{}
+	limitPlain(p.cmd.Process.Pid, p.spec.Limits)
 	go func() { // ends with the process; Wait waits for it
 		awaitExit(p.cmd)
 		p.goneAt = time.Now()

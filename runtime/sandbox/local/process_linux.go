@@ -110,8 +110,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	if p.spec.Code != "" {
 		add("code", []byte(p.spec.Code))
 	}
-	if len(seccompFilter) > 0 {
-		add("seccomp", seccompFilter)
+	if filter := seccompFilter(); len(filter) > 0 {
+		add("seccomp", filter)
 	}
 	args, e := p.backend.arguments(p.spec, plain, fd)
 	if e != nil {
