@@ -36,9 +36,13 @@ type Store interface {
 	// Owned gives the live runs of a replica, children before parents: what a
 	// crash of this replica left open.
 	Owned(ctx context.Context, owner string) ([]run.Run, error)
+	// Runs gives a page of runs, newest first.
+	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
+	// Executions gives a run's executions, oldest first.
+	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
 	// Questions gives a run's questions, oldest first.
 	Questions(ctx context.Context, id run.ID) ([]run.Question, error)
-	// Artifacts gives the newest artifact per path of a session.
+	// SessionArtifacts gives the newest artifact per path of a session.
 	SessionArtifacts(ctx context.Context, id run.SessionID) ([]run.Artifact, error)
 }
 

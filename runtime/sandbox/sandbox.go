@@ -61,6 +61,10 @@ type Result struct {
 	ProcessGoneAt time.Time
 	SandboxGoneAt time.Time
 	Survivors     []int // process ids still alive after the KILL; should be empty
+	// Cause is why the server stopped it: the cause of the cancelled context. Nil otherwise.
+	Cause error
+	// Warnings are words for the user that do not change the outcome.
+	Warnings []string
 }
 
 // TimedOut tells whether the execution's own deadline ended it.
@@ -133,7 +137,7 @@ type Process interface {
 type Exit struct {
 	Code          *int
 	Signal        string
-	OOMKilled     bool
+	OOMKilled     bool // the kernel killed one of its processes for memory
 	ProcessGoneAt time.Time
 	SandboxGoneAt time.Time
 	Survivors     []int

@@ -1,0 +1,57 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// pipe runs follow in a goroutine of its own and gives what it sends as a
+// channel. The channel is unbuffered and closed when follow has returned. A
+// send waits for the reader or for the end of ctx, so the goroutine outlives
+// ctx by no more than follow needs to notice. An error that is not the end of
+// ctx is kept for whoever called Watch on the context.
+func pipe[T any](ctx context.Context, owner *sync.WaitGroup, follow func(send func(T) error) error) <-chan T {
+	out := make(chan T)
+	owner.Go(func() {
+		defer close(out)
+		err := follow(func(v T) error {
+			select {
+			case out <- v:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		if w, ok := ctx.Value(watchKey{}).(*watch); ok && ctx.Err() == nil {
+			w.set(err)
+		}
+	})
+	return out
+}
+
+type watchKey struct{}
+
+type watch struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (w *watch) set(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = errors.Join(w.err, err)
+}
+
+func (w *watch) get() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Watch prepares a subscription's context: after its last response the function
+// says why it ended, nil for a normal end. GraphQL itself has no word for that.
+func Watch(ctx context.Context) (context.Context, func() error) {
+	w := new(watch)
+	return context.WithValue(ctx, watchKey{}, w), w.get
+}

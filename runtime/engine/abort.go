@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+const (
+	// abortMargin is what an abort may take beyond the grace of the sandbox.
+	abortMargin = 5 * time.Second
+	// abortPoll is how often a waiting abort looks at a run of another replica.
+	abortPoll = 100 * time.Millisecond
+)
+
+// Abort asks for the end of a run and of its descendants. The intent is
+// durable before anything is stopped. It tells whether the run was live or
+// queued (false: it had ended before). With Wait it returns when the run has
+// ended, or when the grace and abortMargin have passed.
+func (e *Engine) Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error) {
+	if err := checkID("run", "run", string(o.Run)); err != nil {
+		return run.Receipt{}, false, err
+	}
+	if err := checkText("reason", o.Reason, maxText); err != nil {
+		return run.Receipt{}, false, err
+	}
+	trigger := run.Abort
+	if o.Silent {
+		trigger = run.Replace // the quiet swap
+	}
+	res, err := e.store.RequestAbort(ctx, AbortRequest{
+		Run: o.Run, Silent: o.Silent, Reason: o.Reason, Trigger: trigger, At: time.Now(),
+	})
+	if err != nil {
+		return run.Receipt{}, false, fmt.Errorf("aborting run %s: %w", o.Run, err)
+	}
+	if res.Ended {
+		return endedReceipt(res.Run), false, nil
+	}
+	e.cancelRuns(res.Open)
+	if res.Run.State.Status.Final() { // it was queued
+		e.nudge()
+		return receiptOf(res.Run), true, nil
+	}
+	if !o.Wait {
+		return receiptOf(res.Run), true, nil
+	}
+	r, err := e.awaitEnd(ctx, res.Run)
+	if err != nil {
+		return run.Receipt{}, true, err
+	}
+	rec := receiptOf(r)
+	return rec, rec.Outcome != run.AbortAlready, nil
+}
+
+// awaitEnd waits, within bounds, until a run has ended.
+func (e *Engine) awaitEnd(ctx context.Context, r run.Run) (run.Run, error) {
+	limit := abortMargin
+	var done <-chan struct{}
+	if s := e.supervisor(r.ID); s != nil {
+		done = s.done
+		limit += time.Duration(s.grace.Load())
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	poll := time.NewTicker(abortPoll)
+	defer poll.Stop()
+	for over := false; ; {
+		select {
+		case <-ctx.Done():
+			return run.Run{}, fmt.Errorf("waiting for the end of run %s: %w", r.ID, context.Cause(ctx))
+		case <-done:
+			over = true
+		case <-late.C:
+			over = true
+		case <-poll.C:
+			if done != nil {
+				continue
+			}
+		}
+		now, err := e.store.Run(ctx, r.ID)
+		if err != nil {
+			return run.Run{}, fmt.Errorf("waiting for the end of run %s: %w", r.ID, err)
+		}
+		if over || now.State.Status.Final() {
+			return now, nil
+		}
+	}
+}
+
+func receiptOf(r run.Run) run.Receipt {
+	if r.Abort == nil {
+		return run.Receipt{Run: r.ID, Outcome: run.AbortAlready}
+	}
+	rec := *r.Abort
+	rec.Run = r.ID
+	return rec
+}
+
+// endedReceipt answers an abort of a run that had ended before. The times are
+// those of the abort that ended it, if one did.
+func endedReceipt(r run.Run) run.Receipt {
+	rec := receiptOf(r)
+	rec.Outcome = run.AbortAlready
+	return rec
+}

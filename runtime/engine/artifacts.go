@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// Bounds of what the server reads in a workspace after a run.
+const (
+	maxWalked    = 20_000    // entries looked at
+	maxDepthDirs = 32        // folders in folders
+	maxArtifacts = 1_000     // files listed
+	maxHashed    = 512 << 20 // bytes read for hashes; a file beyond it has none
+)
+
+var errTooMuch = errors.New("the workspace holds more than is looked at")
+
+// walk visits the regular files of the workspace in the order of their paths,
+// without dot files and __pycache__. It follows no symlink and opens nothing
+// but folders. visit returns false to end it.
+func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.FileInfo) bool) error {
+	left := maxWalked
+	_, err := w.walkDir(ctx, ".", 0, &left, visit)
+	return err
+}
+
+func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, visit func(string, fs.FileInfo) bool) (bool, error) {
+	if depth > maxDepthDirs {
+		return true, errTooMuch
+	}
+	names, cut, err := w.list(dir, left)
+	if err != nil {
+		return true, err
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return false, context.Cause(ctx)
+		}
+		full := path.Join(dir, name)
+		info, err := w.root.Lstat(full)
+		switch {
+		case err != nil: // gone meanwhile
+			continue
+		case info.IsDir():
+			more, err := w.walkDir(ctx, full, depth+1, left, visit)
+			if err != nil || !more {
+				return more, err
+			}
+		case info.Mode().IsRegular():
+			if !visit(full, info) {
+				return false, nil
+			}
+		}
+	}
+	if cut {
+		return false, errTooMuch
+	}
+	return true, nil
+}
+
+// list gives the names of a folder that count, sorted, as far as left allows.
+func (w *workspace) list(dir string, left *int) (names []string, cut bool, err error) {
+	// Without O_NONBLOCK a FIFO put in the folder's place would block for ever.
+	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+			return nil, false, nil
+		}
+		return nil, false, fmt.Errorf("reading folder %s: %w", dir, err)
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		batch, err := f.Readdirnames(256)
+		for _, name := range batch {
+			if *left--; *left < 0 {
+				cut = true
+				break
+			}
+			if !strings.HasPrefix(name, ".") && name != "__pycache__" && utf8.ValidString(name) {
+				names = append(names, name)
+			}
+		}
+		if err != nil || cut {
+			slices.Sort(names)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return names, cut, fmt.Errorf("reading folder %s: %w", dir, err)
+			}
+			return names, cut, nil
+		}
+	}
+}
+
+// changed gives the files that are new or other than when the run began; known
+// holds what the session's runs have listed before.
+func (w *workspace) changed(ctx context.Context, known []run.Artifact) ([]run.Artifact, error) {
+	hashes := make(map[string]string, len(known))
+	for _, a := range known {
+		hashes[a.Path] = a.SHA256
+	}
+	var files []run.Artifact
+	budget := int64(maxHashed)
+	over := false
+	err := w.walk(ctx, func(name string, info fs.FileInfo) bool {
+		if !w.touched(name, info) {
+			return true
+		}
+		sum, err := w.hash(name, info.Size(), &budget)
+		if err != nil || (sum != "" && sum == hashes[name]) {
+			return true // gone or unreadable meanwhile; or rewritten as it was
+		}
+		if len(files) == maxArtifacts {
+			over = true
+			return false
+		}
+		files = append(files, run.Artifact{Path: name, Kind: kindOf(name), Size: info.Size(), SHA256: sum, Modified: info.ModTime()})
+		return true
+	})
+	if err == nil && over {
+		err = fmt.Errorf("only %d files are listed: %w", maxArtifacts, errTooMuch)
+	}
+	return files, err
+}
+
+func (w *workspace) touched(name string, info fs.FileInfo) bool {
+	if w.before == nil {
+		return !info.ModTime().Before(w.since)
+	}
+	old, ok := w.before[name]
+	return !ok || old.size != info.Size() || !old.modified.Equal(info.ModTime())
+}
+
+// hash reads a file, if it is a regular one and the budget allows.
+func (w *workspace) hash(name string, size int64, budget *int64) (string, error) {
+	if size > *budget {
+		return "", nil
+	}
+	f, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("not a regular file")
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, size))
+	*budget -= n
+	if err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// kinds are the kinds of files by extension; others are "file".
+var kinds = map[string]string{
+	".png": "chart", ".svg": "chart", ".jpg": "chart", ".jpeg": "chart", ".gif": "chart", ".webp": "chart",
+	".csv": "dataset", ".tsv": "dataset", ".parquet": "dataset", ".jsonl": "dataset", ".ndjson": "dataset",
+	".arrow": "dataset", ".feather": "dataset", ".npy": "dataset", ".npz": "dataset", ".xlsx": "dataset",
+	".pt": "model", ".pth": "model", ".pkl": "model", ".joblib": "model", ".onnx": "model",
+	".safetensors": "model", ".h5": "model", ".keras": "model", ".gguf": "model", ".ckpt": "model",
+	".py": "script", ".sh": "script", ".ipynb": "script", ".r": "script", ".jl": "script", ".sql": "script", ".awk": "script",
+	".json": "metadata", ".yaml": "metadata", ".yml": "metadata", ".toml": "metadata",
+	".html": "html", ".htm": "html",
+}
+
+func kindOf(name string) string {
+	base := strings.ToLower(path.Base(name))
+	if base == "report.md" || base == "report.html" {
+		return "report"
+	}
+	if k, ok := kinds[path.Ext(base)]; ok {
+		return k
+	}
+	return "file"
+}
+
+// reportIn gives the report among the files: the one with the fewest folders
+// above it, Markdown before HTML.
+func reportIn(files []run.Artifact) string {
+	best := ""
+	for _, f := range files {
+		if f.Kind != "report" {
+			continue
+		}
+		deep, than := strings.Count(f.Path, "/"), strings.Count(best, "/")
+		if best == "" || deep < than || (deep == than && strings.HasSuffix(strings.ToLower(f.Path), ".md") && !strings.HasSuffix(strings.ToLower(best), ".md")) {
+			best = f.Path
+		}
+	}
+	return best
+}

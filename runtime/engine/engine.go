@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+// Agents finds agent definitions. An unknown name is a *run.Error.
+type Agents interface {
+	Lookup(name string) (agent.Definition, error)
+}
+
+// Options is what an engine works with. Zero values mean the stated defaults.
+type Options struct {
+	Store    Store
+	Agents   Agents
+	Drivers  map[string]agent.Driver
+	Backends map[string]sandbox.Backend
+	Policy   sandbox.Policy // its zero value means sandbox.DefaultPolicy
+	DataDir  string         // holds workspaces/<session>
+	Replica  string         // the owner of the runs it claims; stays the same over restarts
+
+	Concurrency int           // live root runs at once; default 8
+	MaxDepth    int           // levels of child runs below a root run; default 5
+	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s
+	Drain       time.Duration // how long live runs may go on after the stop was asked; default none
+	StopTimeout time.Duration // how long stopped runs may take for their last words; default 20 s
+
+	Tracer trace.Tracer // default: none
+	Logger *slog.Logger // default: none
+}
+
+// Engine runs agents. Make one with New; it works while Run does.
+type Engine struct {
+	opts   Options
+	store  Store
+	log    *slog.Logger
+	tracer trace.Tracer
+	wake   chan struct{} // holds one token: look at the queue
+	ready  chan struct{}
+
+	// work is the parent of every run's context; it ends with errShutdown.
+	// write outlives it, for last words; it ends when the stop takes too long.
+	work, write context.Context
+
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	started bool
+	closing bool // guards wg: no run is launched by request any more
+	live    map[run.ID]*supervisor
+	roots   int                      // live root runs
+	answers map[string]chan struct{} // by question id: closed when it is answered here
+}
+
+// New checks the options and makes an engine.
+func New(o Options) (*Engine, error) {
+	switch {
+	case o.Store == nil:
+		return nil, errors.New("making an engine: no store given")
+	case o.Agents == nil:
+		return nil, errors.New("making an engine: no agents given")
+	case o.DataDir == "":
+		return nil, errors.New("making an engine: no data folder given")
+	case o.Replica == "":
+		return nil, errors.New("making an engine: no replica id given")
+	}
+	o.Concurrency = cmp.Or(o.Concurrency, 8)
+	o.MaxDepth = cmp.Or(o.MaxDepth, 5)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
+	if o.Policy.Defaults.Backend == "" {
+		o.Policy = sandbox.DefaultPolicy()
+	}
+	if o.Tracer == nil {
+		o.Tracer = noop.NewTracerProvider().Tracer("weir")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Engine{
+		opts:    o,
+		store:   o.Store,
+		log:     o.Logger.With("part", "engine"),
+		tracer:  o.Tracer,
+		wake:    make(chan struct{}, 1),
+		ready:   make(chan struct{}),
+		live:    make(map[run.ID]*supervisor),
+		answers: make(map[string]chan struct{}),
+	}, nil
+}
+
+// Ready is closed once what an earlier process left open has been dealt with.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Run recovers, then works off the queue until ctx ends, then stops: no new
+// run starts, live ones may go on for Options.Drain, then they are cancelled.
+// Queued runs stay queued. It may be called once.
+func (e *Engine) Run(ctx context.Context) error {
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	write, stopWrite := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(errShutdown)
+	defer stopWrite(errShutdown)
+
+	e.mu.Lock()
+	if e.started {
+		e.mu.Unlock()
+		return errors.New("running the engine: it was started before")
+	}
+	e.started = true
+	e.work, e.write = work, write
+	e.mu.Unlock()
+
+	if err := e.recover(ctx); err != nil {
+		e.stop(stopWork, stopWrite)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("recovering runs: %w", err)
+	}
+	close(e.ready)
+	e.wg.Go(func() { e.schedule(ctx) })
+	<-ctx.Done()
+	e.stop(stopWork, stopWrite)
+	return nil
+}
+
+// stop ends what Run started, layer by layer.
+func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
+	e.mu.Lock()
+	e.closing = true
+	live := len(e.live)
+	e.mu.Unlock()
+	if live > 0 {
+		e.log.Info("Stopping; runs are live", "runs", live, "drain", e.opts.Drain)
+	}
+	idle := make(chan struct{})
+	go func() { // waited for below
+		defer close(idle)
+		e.wg.Wait()
+	}()
+	if !within(idle, e.opts.Drain) {
+		stopWork(errShutdown)
+		if !within(idle, e.opts.StopTimeout) {
+			e.log.Error("Runs did not stop in time; their rows are closed at the next start", "timeout", e.opts.StopTimeout)
+			stopWrite(errShutdown)
+		}
+	}
+	<-idle
+}
+
+// within tells whether done is closed before d has passed.
+func within(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// nudge makes the scheduler look at the queue soon.
+func (e *Engine) nudge() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// open is nil while new runs are taken in.
+func (e *Engine) open() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return run.Errorf(run.Unavailable, "the server is shutting down and takes no new runs; try again when it is back")
+	}
+	return nil
+}
+
+// supervisor gives the live supervisor of a run; nil when this engine has none.
+func (e *Engine) supervisor(id run.ID) *supervisor {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.live[id]
+}

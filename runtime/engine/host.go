@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// host is what a driver sees of the engine.
+type host struct {
+	s *supervisor
+	// inside counts the executions and child runs under way, so that none is
+	// left behind by a driver that panicked.
+	inside sync.WaitGroup
+}
+
+var _ agent.Host = (*host)(nil)
+
+// gone is the cause once the run is cancelled; the caller's own context counts too.
+func (h *host) gone(ctx context.Context) error {
+	if cause := context.Cause(h.s.ctx); cause != nil {
+		return cause
+	}
+	return context.Cause(ctx)
+}
+
+// Emit implements agent.Host.
+func (h *host) Emit(ctx context.Context, payloads ...run.Payload) error {
+	if err := h.gone(ctx); err != nil {
+		return err
+	}
+	x := entry{drafts: make([]run.Draft, 0, len(payloads))}
+	for _, p := range payloads {
+		x.drafts = append(x.drafts, h.s.draft(p))
+	}
+	if len(x.drafts) == 0 {
+		return nil
+	}
+	return h.s.emit.commit(ctx, x)
+}
+
+// Text implements agent.Host.
+func (h *host) Text(ctx context.Context, messageID, text string) error {
+	if err := h.gone(ctx); err != nil {
+		return err
+	}
+	return h.s.emit.piece(ctx, "text/"+messageID, text, 0, func(text string, _ int64) run.Draft {
+		return h.s.draft(&run.MessageDelta{MessageID: messageID, Text: text})
+	})
+}
+
+// Usage implements agent.Host.
+func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
+	if err := h.gone(ctx); err != nil {
+		return err
+	}
+	t := u.Tokens
+	if min(t.Input, t.CacheRead, t.CacheWriteShort, t.CacheWriteLong, t.Output, t.Reasoning) < 0 || (u.CostNanoUSD != nil && *u.CostNanoUSD < 0) {
+		return run.Errorf(run.Invalid, "the usage of request %q is negative: %+v", u.RequestKey, t)
+	}
+	r := h.s.run
+	u.Run = r.ID
+	if u.RequestKey == "" {
+		u.RequestKey = run.NewKey("req")
+	}
+	if u.Kind == "" {
+		u.Kind = run.ModelCall
+	}
+	if u.Model == "" {
+		u.Provider, u.Model = r.Provider, r.Model
+	}
+	if u.Rank == 0 {
+		u.Rank = run.FromResult
+	}
+	if u.Provenance == "" {
+		u.Provenance = run.Measured
+	}
+	if u.At.IsZero() {
+		u.At = time.Now()
+	}
+	if u.CostNanoUSD != nil && u.CostSource == "" {
+		u.CostSource = run.AgentReported
+	}
+	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}, drafts: []run.Draft{h.s.draft(usageRecorded(u))}})
+}
+
+func usageRecorded(u run.UsageRecord) *run.UsageRecorded {
+	return &run.UsageRecorded{
+		RequestKey: u.RequestKey, Kind: u.Kind, Provider: u.Provider, Model: u.Model, Backend: u.Backend,
+		Tokens: u.Tokens, ComputeMicros: u.ComputeMicros, IsError: u.IsError,
+		CostNanoUSD: u.CostNanoUSD, Provenance: u.Provenance,
+	}
+}
+
+// both derives a context that also ends with the run, so that a driver which
+// passes a context of its own cannot outlive an abort.
+func (h *host) both(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.s.ctx, func() { cancel(context.Cause(h.s.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(errReleased)
+	}
+}

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// CreateSession makes an empty session.
+func (e *Engine) CreateSession(ctx context.Context, title string) (run.Session, error) {
+	if err := e.open(); err != nil {
+		return run.Session{}, err
+	}
+	if err := checkText("title", title, maxName); err != nil {
+		return run.Session{}, err
+	}
+	s := run.Session{
+		ID: run.NewSessionID(), Title: strings.TrimSpace(title), FirstSeq: 1,
+		CreatedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if err := e.store.CreateSession(ctx, s); err != nil {
+		return run.Session{}, fmt.Errorf("creating a session: %w", err)
+	}
+	return s, nil
+}
+
+// DeleteSession removes a session's log and workspace; its run rows and usage
+// records stay. It is Busy while a run is open.
+func (e *Engine) DeleteSession(ctx context.Context, id run.SessionID) error {
+	if err := checkID("ses", "session", string(id)); err != nil {
+		return err
+	}
+	if err := e.store.DeleteSession(ctx, id); err != nil {
+		return fmt.Errorf("deleting session %s: %w", id, err)
+	}
+	if err := e.removeWorkspace(id); err != nil {
+		e.log.Error("A deleted session's workspace was not removed; remove it by hand", "session", id, "error", err)
+	}
+	return nil
+}

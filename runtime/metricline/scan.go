@@ -1,0 +1,351 @@
+package metricline
+
+import (
+	"errors"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth bounds nesting, so that neither this scanner nor a reader of stored
+// chart or media data can run out of stack.
+const maxDepth = 1000
+
+var (
+	errSyntax = errors.New("not JSON")
+	errDeep   = errors.New("nested too deep")
+)
+
+type kind uint8
+
+const (
+	absent kind = iota
+	object
+	array
+	str
+	number // JSON's own grammar, or NaN, Infinity, -Infinity
+	boolean
+	null
+)
+
+// value is a scanned JSON value: where it stands in the line and what it is.
+type value struct {
+	raw  []byte
+	kind kind
+}
+
+// scanner walks over JSON as RFC 8259 has it, widened by the bare words NaN,
+// Infinity and -Infinity that Python prints. It allocates nothing.
+type scanner struct {
+	b []byte
+	i int
+	// odd is set when a value holds something that strict JSON or UTF-8 does not
+	// allow and that copyJSON repairs.
+	odd bool
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek gives the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+// value scans one value and leaves the position behind it.
+func (s *scanner) value(depth int) (value, error) {
+	if depth > maxDepth {
+		return value{}, errDeep
+	}
+	s.space()
+	from := s.i
+	var k kind
+	var err error
+	switch c := s.peek(); {
+	case c == '{':
+		k = object
+		err = s.members(depth, nil)
+	case c == '[':
+		k = array
+		err = s.elements(depth)
+	case c == '"':
+		k = str
+		err = s.skipString()
+	case c == '-' || (c >= '0' && c <= '9') || c == 'N' || c == 'I':
+		k = number
+		err = s.skipNumber()
+	case c == 't':
+		k = boolean
+		err = s.word("true")
+	case c == 'f':
+		k = boolean
+		err = s.word("false")
+	case c == 'n':
+		k = null
+		err = s.word("null")
+	default:
+		err = errSyntax
+	}
+	if err != nil {
+		return value{}, err
+	}
+	return value{s.b[from:s.i], k}, nil
+}
+
+// members scans an object that begins here and gives each raw key (quotes
+// included) and value to visit.
+func (s *scanner) members(depth int, visit func(key []byte, v value)) error {
+	s.i++ // {
+	s.space()
+	if s.peek() == '}' {
+		s.i++
+		return nil
+	}
+	for {
+		s.space()
+		from := s.i
+		if s.peek() != '"' {
+			return errSyntax
+		}
+		if err := s.skipString(); err != nil {
+			return err
+		}
+		key := s.b[from:s.i]
+		s.space()
+		if s.peek() != ':' {
+			return errSyntax
+		}
+		s.i++
+		v, err := s.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		if visit != nil {
+			visit(key, v)
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.i++
+		case '}':
+			s.i++
+			return nil
+		default:
+			return errSyntax
+		}
+	}
+}
+
+func (s *scanner) elements(depth int) error {
+	s.i++ // [
+	s.space()
+	if s.peek() == ']' {
+		s.i++
+		return nil
+	}
+	for {
+		if _, err := s.value(depth + 1); err != nil {
+			return err
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.i++
+		case ']':
+			s.i++
+			return nil
+		default:
+			return errSyntax
+		}
+	}
+}
+
+func (s *scanner) word(w string) error {
+	if len(s.b)-s.i < len(w) || string(s.b[s.i:s.i+len(w)]) != w {
+		return errSyntax
+	}
+	s.i += len(w)
+	return nil
+}
+
+func (s *scanner) skipString() error {
+	s.i++ // "
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; {
+		case c == '"':
+			s.i++
+			return nil
+		case c < 0x20:
+			return errSyntax
+		case c == '\\':
+			s.i++
+			switch s.peek() {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				s.i++
+			case 'u':
+				r := hex4(s.b[s.i+1:])
+				if r < 0 {
+					return errSyntax
+				}
+				if r == 0 || utf16.IsSurrogate(r) {
+					s.odd = true
+				}
+				s.i += 5
+			default:
+				return errSyntax
+			}
+		case c < utf8.RuneSelf:
+			s.i++
+		default:
+			r, n := utf8.DecodeRune(s.b[s.i:])
+			if r == utf8.RuneError && n == 1 {
+				s.odd = true
+			}
+			s.i += n
+		}
+	}
+	return errSyntax
+}
+
+// hex4 reads four hexadecimal digits; -1 if they are not.
+func hex4(b []byte) rune {
+	if len(b) < 4 {
+		return -1
+	}
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 + rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 + rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 + rune(c-'A'+10)
+		default:
+			return -1
+		}
+	}
+	return r
+}
+
+func (s *scanner) skipNumber() error {
+	if s.peek() == 'N' {
+		s.odd = true
+		return s.word("NaN")
+	}
+	if s.peek() == '-' {
+		s.i++
+	}
+	switch c := s.peek(); {
+	case c == 'I':
+		s.odd = true
+		return s.word("Infinity")
+	case c == '0':
+		s.i++
+	case c >= '1' && c <= '9':
+		s.digits()
+	default:
+		return errSyntax
+	}
+	if s.peek() == '.' {
+		s.i++
+		if !s.digits() {
+			return errSyntax
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.i++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.i++
+		}
+		if !s.digits() {
+			return errSyntax
+		}
+	}
+	return nil
+}
+
+// digits skips decimal digits and tells whether there was one.
+func (s *scanner) digits() bool {
+	from := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	return s.i > from
+}
+
+// text decodes a scanned string (quotes included). U+0000, lone surrogates and
+// bytes that are not UTF-8 become U+FFFD: no store takes them.
+func text(raw []byte) string {
+	raw = raw[1 : len(raw)-1]
+	plain := true
+	for _, c := range raw {
+		if c == '\\' || c >= utf8.RuneSelf {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return string(raw)
+	}
+	return string(appendText(make([]byte, 0, len(raw)), raw))
+}
+
+func appendText(dst, raw []byte) []byte {
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		switch {
+		case c == '\\':
+			i++
+			switch raw[i] {
+			case 'b':
+				dst = append(dst, '\b')
+			case 'f':
+				dst = append(dst, '\f')
+			case 'n':
+				dst = append(dst, '\n')
+			case 'r':
+				dst = append(dst, '\r')
+			case 't':
+				dst = append(dst, '\t')
+			case 'u':
+				r := hex4(raw[i+1:])
+				i += 4
+				if utf16.IsSurrogate(r) {
+					low := rune(-1)
+					if i+2 < len(raw) && raw[i+1] == '\\' && raw[i+2] == 'u' {
+						low = hex4(raw[i+3:])
+					}
+					if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+						i += 6
+					}
+				}
+				if r == 0 {
+					r = utf8.RuneError
+				}
+				dst = utf8.AppendRune(dst, r)
+			default:
+				dst = append(dst, raw[i])
+			}
+			i++
+		case c < utf8.RuneSelf:
+			dst = append(dst, c)
+			i++
+		default:
+			r, n := utf8.DecodeRune(raw[i:])
+			dst = utf8.AppendRune(dst, r)
+			i += n
+		}
+	}
+	return dst
+}

@@ -1,0 +1,169 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+// Bubblewrap runs executions in bubblewrap sandboxes.
+type Bubblewrap struct {
+	opts    Options
+	uid     int // of the sandboxes
+	root    bool
+	starter *starter
+	cgroups *cgroups
+	host    hostFiles
+
+	mu     sync.Mutex
+	status *sandbox.Status // what the probe found; nil before
+	live   map[*bwrapProcess]struct{}
+	closed bool
+}
+
+// NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
+func NewBubblewrap(o Options) *Bubblewrap {
+	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(), live: map[*bwrapProcess]struct{}{}}
+	if b.uid == 0 {
+		b.uid = DefaultUID
+	}
+	if b.opts.Bwrap == "" {
+		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
+	}
+	b.host = findHostFiles(o.Python)
+	b.starter = newStarter()
+	return b
+}
+
+// Name implements sandbox.Backend.
+func (b *Bubblewrap) Name() string { return "local" }
+
+// Close kills what still runs and waits for it.
+func (b *Bubblewrap) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	live := make([]*bwrapProcess, 0, len(b.live))
+	for p := range b.live {
+		live = append(live, p)
+	}
+	b.mu.Unlock()
+	for _, p := range live {
+		_ = p.cmd.Process.Kill() // its namespace dies with it
+		<-p.exited
+	}
+	b.starter.close()
+	return nil
+}
+
+// Start implements sandbox.Backend.
+func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	closed, status := b.closed, b.status
+	b.mu.Unlock()
+	switch {
+	case closed:
+		return nil, run.Errorf(run.Unavailable, "%w", errClosed)
+	case status != nil && !status.Available:
+		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", status.Reason)
+	case b.opts.Bwrap == "":
+		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", noBwrap)
+	}
+	return b.start(ctx, spec)
+}
+
+func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process, err error) {
+	command, err := b.host.command(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.own(spec.Workspace); err != nil {
+		return nil, err
+	}
+	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	defer func() {
+		if err != nil {
+			p.abandon()
+		}
+	}()
+	files, err := p.open(command)
+	defer files.close()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:gosec,noctx // the operator's path; a context would kill without grace
+	cmd.Env = append([]string{"PATH=" + sandboxPath, "LANG=C.UTF-8"}, labels(spec.Execution, spec.Run, spec.Replica)...)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = files.stdout, files.stderr
+	cmd.ExtraFiles = files.extra
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if b.root {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}} //nolint:gosec // an id
+	}
+	if err := b.launch(p, cmd); err != nil {
+		return nil, err
+	}
+	files.close() // the child has its own; ours would keep the pipes open
+	if err := p.handshake(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch starts cmd as a live process, which Close finds.
+func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return run.Errorf(run.Unavailable, "%w", errClosed)
+	}
+	if err := b.starter.start(cmd); err != nil {
+		return fmt.Errorf("starting bubblewrap: %w", err)
+	}
+	p.watch(cmd)
+	b.live[p] = struct{}{}
+	return nil
+}
+
+func (b *Bubblewrap) leave(p *bwrapProcess) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.live, p)
+}
+
+// own gives a workspace to the sandbox's user: files that the server has put
+// there belong to root and could not be changed. It happens once, when the
+// folder changes hands.
+func (b *Bubblewrap) own(workspace string) error {
+	info, err := os.Lstat(workspace)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return run.Errorf(run.Internal, "the workspace %s does not exist", workspace)
+	case err != nil:
+		return fmt.Errorf("looking at the workspace: %w", err)
+	case !info.IsDir():
+		return run.Errorf(run.Internal, "the workspace %s is not a folder", workspace)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !b.root || !ok || int(st.Uid) == b.uid {
+		return nil
+	}
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return fmt.Errorf("opening the workspace: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // opened for reading
+	if err := chownTree(root, b.uid); err != nil {
+		return fmt.Errorf("giving the workspace to user id %d: %w", b.uid, err)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// plainAttr makes the command lead a session of its own and die with the server.
+func plainAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// awaitExit waits until the command has ended and leaves it unreaped, so that
+// its number, which is that of its group, cannot come to mean another.
+func awaitExit(cmd *exec.Cmd) {
+	for {
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// reapExited takes the status of a command that has ended.
+func reapExited(cmd *exec.Cmd) { _ = cmd.Wait() } // the status stands in its state
+
+// killTree kills every process with the execution's label and gives those that
+// are still alive after limit. A process that cleared its environment and left
+// the group is not found.
+func killTree(_ int, execution string, limit time.Duration) []int {
+	_, alive := killLabelled(context.Background(), limit, labelExecution+"="+execution+"\x00")
+	return alive
+}
+
+// Reap implements sandbox.Backend.
+func (b *Plain) Reap(ctx context.Context, replica string) ([]int, error) { return reap(ctx, replica) }

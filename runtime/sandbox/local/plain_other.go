@@ -1,0 +1,30 @@
+//go:build unix && !linux
+
+package local
+
+import (
+	"context"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const goneWait = 5 * time.Second
+
+func plainAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func awaitExit(cmd *exec.Cmd) { _ = cmd.Wait() } // the status stands in its state
+
+func reapExited(*exec.Cmd) {}
+
+// killTree kills the group once more; this system has no way to find processes
+// by their environment.
+func killTree(group int, _ string, _ time.Duration) []int {
+	_ = unix.Kill(-group, unix.SIGKILL)
+	return nil
+}
+
+// Reap implements sandbox.Backend. Nothing can be found by label on this system.
+func (b *Plain) Reap(context.Context, string) ([]int, error) { return nil, nil }

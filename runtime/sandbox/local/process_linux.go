@@ -1,0 +1,384 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+const (
+	// startWait bounds the creation of a sandbox, which takes milliseconds.
+	startWait = 20 * time.Second
+	// goneWait bounds how long a killed tree may take to disappear.
+	goneWait = 5 * time.Second
+)
+
+// bwrapProcess is one execution. Its processes are bubblewrap itself (a child
+// of the server), the first process of the namespace, and below that the command.
+type bwrapProcess struct {
+	backend *Bubblewrap
+	spec    sandbox.Spec
+	started sandbox.Started
+
+	stdout, stderr, status, verdict, release *os.File
+	cmd                                      *exec.Cmd
+	first, command                           *pidfd
+	namespace                                uint64 // inode of its process namespace
+	group                                    *group
+
+	exited chan struct{} // bubblewrap has ended and was reaped
+	goneAt time.Time     // valid once exited is closed
+	free   sync.Once
+}
+
+// childFiles are the ends that bubblewrap gets.
+type childFiles struct {
+	argv           []string
+	extra          []*os.File
+	stdout, stderr *os.File
+}
+
+func (f *childFiles) close() {
+	if f == nil {
+		return
+	}
+	for _, x := range append(f.extra, f.stdout, f.stderr) {
+		if x != nil {
+			_ = x.Close()
+		}
+	}
+	f.extra, f.stdout, f.stderr = nil, nil, nil
+}
+
+// open makes the pipes and the files in memory that a start needs.
+func (p *bwrapProcess) open(command []string) (*childFiles, error) {
+	f := &childFiles{}
+	env := sandboxEnv(p.spec)
+	if err := checkStrings(env, command); err != nil {
+		return f, err
+	}
+	plain, odd := oddEnv(env)
+	script := stubScript(p.ulimits(), odd)
+	if len(script) >= maxEnvString {
+		return f, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
+	}
+	var err error
+	pipe := func(ours **os.File, read bool) *os.File {
+		r, w, e := os.Pipe()
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("making a pipe: %w", e))
+			return nil
+		}
+		if read {
+			*ours = r
+			return w
+		}
+		*ours = w
+		return r
+	}
+	data := func(name string, b []byte) *os.File {
+		m, e := memfd(name, b)
+		err = errors.Join(err, e)
+		return m
+	}
+	f.stdout, f.stderr = pipe(&p.stdout, true), pipe(&p.stderr, true)
+	// The order gives the descriptors: the first is 3.
+	fd := map[string]int{"args": 3, "status": 4, "passwd": 7, "group": 8}
+	f.extra = []*os.File{
+		nil, pipe(&p.status, true), pipe(&p.release, false), pipe(&p.verdict, true),
+		data("passwd", []byte(passwd)), data("group", []byte(groups)),
+	}
+	add := func(name string, b []byte) {
+		fd[name] = 3 + len(f.extra)
+		f.extra = append(f.extra, data(name, b))
+	}
+	if p.spec.Code != "" {
+		add("code", []byte(p.spec.Code))
+	}
+	if len(seccompFilter) > 0 {
+		add("seccomp", seccompFilter)
+	}
+	args, e := p.backend.arguments(p.spec, plain, fd)
+	if e != nil {
+		return f, e
+	}
+	f.extra[0] = data("args", args)
+	if err != nil {
+		return f, err
+	}
+	if p.backend.root {
+		// A program may open /dev/stdout, which asks for the right to the pipe.
+		err = errors.Join(f.stdout.Chown(p.backend.uid, p.backend.uid), f.stderr.Chown(p.backend.uid, p.backend.uid))
+	}
+	f.argv = append([]string{"--args", strconv.Itoa(fd["args"]), "--", "/bin/sh", "-c", script, "weir"}, command...)
+	return f, err
+}
+
+// ulimits are the resource limits of each single process. They stand in for a
+// control group where the server may not make one.
+func (p *bwrapProcess) ulimits() string {
+	l := p.spec.Limits
+	s := "ulimit -c 0\n"
+	if l.DiskMiB > 0 {
+		s += fmt.Sprintf("ulimit -f %d\n", l.DiskMiB*(mib/512)) // blocks, as POSIX has them
+	}
+	if l.MemoryMiB > 0 && !p.backend.cgroups.has("memory") {
+		s += fmt.Sprintf("ulimit -d %d\n", l.MemoryMiB*1024)
+	}
+	if l.PIDs > 0 && !p.backend.cgroups.has("pids") {
+		s += fmt.Sprintf("ulimit -p %d 2>/dev/null || ulimit -u %d\n", l.PIDs, l.PIDs) // two shells, two letters
+	}
+	return s
+}
+
+// watch takes over a started bubblewrap.
+func (p *bwrapProcess) watch(cmd *exec.Cmd) {
+	p.cmd = cmd
+	go func() { // ends with the process; Wait and abandon wait for it
+		_ = cmd.Wait() // how it ended stands in its state
+		p.goneAt = time.Now()
+		close(p.exited)
+	}()
+}
+
+// handshake waits for the command's process, sets its limits and lets it go.
+func (p *bwrapProcess) handshake(ctx context.Context) error {
+	until := time.Now().Add(startWait)
+	for _, f := range []*os.File{p.status, p.verdict, p.release} {
+		if err := f.SetDeadline(until); err != nil {
+			return fmt.Errorf("preparing the handshake: %w", err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, f := range []*os.File{p.status, p.verdict, p.release} {
+			_ = f.SetDeadline(time.Unix(1, 0))
+		}
+	})
+	defer stop()
+	verdicts := bufio.NewReader(p.verdict)
+	var info struct {
+		Child     int    `json:"child-pid"`
+		Namespace uint64 `json:"pid-namespace"`
+	}
+	line, err := bufio.NewReader(p.status).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &info)
+	}
+	if err == nil && info.Child <= 0 {
+		err = errors.New("it reported no process")
+	}
+	if err != nil {
+		return p.explain(ctx, err)
+	}
+	p.namespace = info.Namespace
+	if p.first, err = openPidfd(info.Child); err != nil {
+		return p.explain(ctx, err)
+	}
+	if word, err := verdicts.ReadString('\n'); err != nil || word != "ready\n" {
+		return p.explain(ctx, err)
+	}
+	pid, err := onlyChild(info.Child)
+	if err != nil {
+		return p.explain(ctx, err)
+	}
+	if p.command, err = openPidfd(pid); err != nil {
+		return p.explain(ctx, err)
+	}
+	if err := p.restrict(info.Child, pid); err != nil {
+		return err
+	}
+	if _, err := p.release.WriteString("go\n"); err != nil {
+		return p.explain(ctx, err)
+	}
+	word, err := verdicts.ReadString('\n')
+	if err != nil {
+		return p.explain(ctx, err)
+	}
+	name := p.spec.Command
+	switch {
+	case word == "ok\n":
+	case word == "missing\n" && len(name) > 0:
+		return run.Errorf(run.Invalid, "command not found: %s (inside of the sandbox, PATH is %s)", name[0], sandboxPath)
+	case word == "denied\n" && len(name) > 0:
+		return run.Errorf(run.Invalid, "command is not an executable file: %s", name[0])
+	default:
+		return run.Errorf(run.Unavailable, "python3 cannot be executed inside of the sandbox (%s)", p.backend.host.python)
+	}
+	// The end of the channel is the moment of the exec.
+	if _, err := verdicts.ReadByte(); !errors.Is(err, io.EOF) {
+		return p.explain(ctx, err)
+	}
+	return nil
+}
+
+// onlyChild gives the command's process, the one child of the namespace's first.
+func onlyChild(pid int) (int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0, fmt.Errorf("looking for the command's process: %w", err)
+	}
+	f := strings.Fields(string(data))
+	if len(f) != 1 {
+		return 0, fmt.Errorf("looking for the command's process: found %d", len(f))
+	}
+	return strconv.Atoi(f[0]) //nolint:wrapcheck // written by the kernel
+}
+
+// restrict puts a command that waits to be let go under the limits of its group.
+func (p *bwrapProcess) restrict(first, command int) error {
+	var err error
+	if p.group, err = p.backend.cgroups.make(p.spec.Replica, p.spec.Execution, p.spec.Limits); err != nil {
+		return err
+	}
+	for _, pid := range []int{first, command} {
+		if err := p.group.join(pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explain says why a start failed, as far as bubblewrap's own words tell.
+func (p *bwrapProcess) explain(ctx context.Context, cause error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("starting bubblewrap: %w", context.Cause(ctx))
+	}
+	if errors.Is(cause, os.ErrDeadlineExceeded) {
+		return run.Errorf(run.Unavailable, "the sandbox was not ready within %s: the machine may be overloaded", startWait)
+	}
+	_ = p.Kill() // so that its words end
+	_ = p.stderr.SetReadDeadline(time.Now().Add(time.Second))
+	words, _ := io.ReadAll(io.LimitReader(p.stderr, 4<<10))
+	if text := strings.TrimSpace(string(words)); text != "" {
+		return run.Errorf(run.Unavailable, "the sandbox could not be made: %s", remedy(text, p.spec.Workspace, p.backend))
+	}
+	if cause == nil {
+		cause = errors.New("it broke off")
+	}
+	return fmt.Errorf("making the sandbox: %w", cause)
+}
+
+// Started implements sandbox.Process.
+func (p *bwrapProcess) Started() sandbox.Started { return p.started }
+
+// Stdout implements sandbox.Process.
+func (p *bwrapProcess) Stdout() io.Reader { return p.stdout }
+
+// Stderr implements sandbox.Process.
+func (p *bwrapProcess) Stderr() io.Reader { return p.stderr }
+
+// Exited implements sandbox.Process.
+func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
+
+// Stop sends TERM to the command. bubblewrap itself would answer a TERM by
+// killing everything at once.
+func (p *bwrapProcess) Stop() error { return p.command.signal(unix.SIGTERM) }
+
+// Kill kills the first process of the namespace; the kernel kills the others with it.
+func (p *bwrapProcess) Kill() error {
+	if p.first != nil {
+		return p.first.signal(unix.SIGKILL)
+	}
+	if p.cmd == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("killing bubblewrap: %w", err)
+	}
+	return nil
+}
+
+// Wait implements sandbox.Process.
+func (p *bwrapProcess) Wait() (sandbox.Exit, error) {
+	select {
+	case <-p.exited:
+	default:
+		_ = p.Kill()
+		select {
+		case <-p.exited:
+		case <-time.After(goneWait):
+			_ = p.cmd.Process.Kill()
+		}
+	}
+	var e sandbox.Exit
+	// bubblewrap's end kills the namespace; its first process ends last of all.
+	gone := p.first.gone(goneWait)
+	if !gone {
+		e.Survivors = inNamespace(p.namespace)
+	}
+	select {
+	case <-p.exited:
+		e.ProcessGoneAt = p.goneAt
+		p.fill(&e)
+	default:
+		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
+	}
+	e.OOMKilled = p.group.oomKills() > 0
+	p.cleanUp()
+	if len(e.Survivors) == 0 {
+		e.SandboxGoneAt = time.Now()
+	}
+	return e, nil
+}
+
+// fill tells how the command ended. A kernel that tells the true wait status
+// is believed; else bubblewrap's exit code, in which a signal shows as 128+n.
+func (p *bwrapProcess) fill(e *sandbox.Exit) {
+	if status, ok := p.command.status(); ok {
+		setExit(e, status)
+		return
+	}
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok {
+		return
+	}
+	if code := status.ExitStatus(); code > 128 && unix.SignalName(syscall.Signal(code-128)) != "" {
+		e.Signal = unix.SignalName(syscall.Signal(code - 128))
+		return
+	}
+	setExit(e, status)
+}
+
+func (p *bwrapProcess) cleanUp() {
+	p.free.Do(func() {
+		for _, f := range []*os.File{p.stdout, p.stderr, p.status, p.verdict, p.release} {
+			if f != nil {
+				_ = f.Close()
+			}
+		}
+		p.first.close()
+		p.command.close()
+		if !p.group.remove() {
+			p.backend.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
+		}
+		p.backend.leave(p)
+	})
+}
+
+// abandon undoes a start that failed.
+func (p *bwrapProcess) abandon() {
+	if p.cmd != nil {
+		_ = p.Kill()
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		if p.first != nil {
+			p.first.gone(goneWait)
+		}
+	}
+	p.cleanUp()
+}

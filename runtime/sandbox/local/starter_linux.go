@@ -1,0 +1,58 @@
+package local
+
+import (
+	"errors"
+	"os/exec"
+	"runtime"
+	"sync"
+)
+
+var errClosed = errors.New("the sandbox backend is closed")
+
+// starter starts every process from one operating system thread that lives as
+// long as the backend: the kernel's "die with the parent" fires when the thread
+// that forked ends, not the process, and Go ends threads as it likes.
+type starter struct {
+	jobs   chan job
+	closed chan struct{}
+	once   sync.Once
+	done   sync.WaitGroup
+}
+
+type job struct {
+	cmd *exec.Cmd
+	err chan error
+}
+
+func newStarter() *starter {
+	s := &starter{jobs: make(chan job), closed: make(chan struct{})}
+	s.done.Go(func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		for {
+			select {
+			case j := <-s.jobs:
+				j.err <- j.cmd.Start()
+			case <-s.closed:
+				return
+			}
+		}
+	})
+	return s
+}
+
+// start starts cmd and returns when it is running or has failed.
+func (s *starter) start(cmd *exec.Cmd) error {
+	j := job{cmd: cmd, err: make(chan error, 1)}
+	select {
+	case s.jobs <- j:
+		return <-j.err
+	case <-s.closed:
+		return errClosed
+	}
+}
+
+// close ends the thread, and with it what it started and still runs.
+func (s *starter) close() {
+	s.once.Do(func() { close(s.closed) })
+	s.done.Wait()
+}

@@ -1,0 +1,25 @@
+package local
+
+import (
+	"cmp"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// maxEnvString is what Linux takes as one string of an environment or of a
+// command (MAX_ARG_STRLEN, with its final NUL).
+const maxEnvString = 128 << 10
+
+func checkStrings(env []run.EnvVar, command []string) error {
+	for _, e := range env {
+		if n := len(e.Name) + 1 + len(e.Value) + 1; n > maxEnvString {
+			return run.Errorf(run.Invalid, "the environment variable %s has %d bytes; Linux passes at most %d: put it in a file of the workspace", cmp.Or(e.Name, "?"), n, maxEnvString)
+		}
+	}
+	for i, a := range command {
+		if len(a)+1 > maxEnvString {
+			return run.Errorf(run.Invalid, "argument %d of the command has %d bytes; Linux passes at most %d: put it in a file of the workspace", i, len(a), maxEnvString)
+		}
+	}
+	return nil
+}

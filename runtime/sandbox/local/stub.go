@@ -1,0 +1,68 @@
+package local
+
+import (
+	"strings"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// stub is the shell script that becomes the command. It says ready on
+// descriptor 6, waits for a line on descriptor 5 (its end means that the server
+// is gone) while the server puts the process under its limits, tells whether the command exists (ok,
+// missing or denied: no exit code could) and is replaced by the command.
+const stub = `echo ready >&6
+read -r weir_stub_go <&5 || exit 125
+weir_stub_file=
+case $1 in
+*/*) [ -e "$1" ] && weir_stub_file=$1 ;;
+*)
+	IFS=:
+	for weir_stub_dir in $PATH; do
+		if [ -f "$weir_stub_dir/$1" ] && [ -x "$weir_stub_dir/$1" ]; then
+			weir_stub_file=$weir_stub_dir/$1
+			break
+		fi
+	done
+	;;
+esac
+if [ -z "$weir_stub_file" ]; then echo missing >&6; exit 127; fi
+if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then echo denied >&6; exit 126; fi
+echo ok >&6
+exec `
+
+// stubScript is the stub for variables that a shell would drop or change on
+// their way: those go through env(1).
+func stubScript(limits string, odd []run.EnvVar) string {
+	var b strings.Builder
+	b.WriteString(limits)
+	b.WriteString(stub)
+	if len(odd) > 0 {
+		b.WriteString("/usr/bin/env -- ")
+		for _, e := range odd {
+			b.WriteString("'" + strings.ReplaceAll(e.Name+"="+e.Value, "'", `'\''`) + "' ")
+		}
+	}
+	b.WriteString(`"$@" 5<&- 6>&-`)
+	return b.String()
+}
+
+// oddEnv splits off the variables that a shell does not pass on unchanged.
+func oddEnv(env []run.EnvVar) (plain, odd []run.EnvVar) {
+	for _, e := range env {
+		switch e.Name {
+		case "IFS", "OPTIND", "PPID", "PWD", "OLDPWD", "PS1", "PS2", "PS4", "LINENO", "_", "ENV", "SHELLOPTS", "BASHOPTS":
+			odd = append(odd, e)
+			continue
+		}
+		ident := true
+		for i, c := range []byte(e.Name) {
+			ident = ident && (c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (i > 0 && c >= '0' && c <= '9'))
+		}
+		if ident {
+			plain = append(plain, e)
+		} else {
+			odd = append(odd, e)
+		}
+	}
+	return plain, odd
+}

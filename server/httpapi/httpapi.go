@@ -1,0 +1,174 @@
+// Package httpapi is Weir's HTTP front: the GraphQL transports, the page, health
+// and metrics, behind one guard.
+//
+// Guarantees:
+//   - The guard sees every request first: foreign hosts and origins, proxied
+//     requests without a token and, where a token is configured, requests
+//     without it never reach the API.
+//   - What the API refuses it refuses as JSON with extensions.code and a remedy,
+//     and never echoes a request's body.
+//   - Serve returns when every connection and every goroutine of a request has
+//     ended; WebSocket clients are told to come back (1012) before.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/weirhq/weir/server/ws"
+)
+
+// API is the executable GraphQL API. Wait returns when the goroutines of its
+// subscriptions have ended.
+type API interface {
+	Executor() graphql.GraphExecutor
+	Wait()
+}
+
+// Options says what is served, and to whom.
+type Options struct {
+	API API
+	// Watch is given to the WebSocket transport: see ws.Options.
+	Watch func(ctx context.Context) (context.Context, func() error)
+	Log   *slog.Logger
+
+	// Token is the bearer token that the API asks for; "" asks for none, which
+	// is only safe on a loopback address. The page's files never need it.
+	Token string
+	// Hosts are names under which the server may be called, beside loopback names
+	// and the address that a connection arrived at. No port: any is fine.
+	Hosts []string
+	// Origins are foreign origins that may call the API, for example
+	// https://dash.example.com.
+	Origins []string
+
+	// Page holds the built page (index.html, playground.html, assets/); nil: none.
+	Page fs.FS
+	// Ready says whether the server can do its work; nil: always. A draining
+	// server is never ready.
+	Ready func(ctx context.Context) error
+
+	WebSocket       ws.Options    // Exec, Log, Init and Watch are set here
+	ShutdownTimeout time.Duration // for requests in flight; 5 s
+}
+
+// MaxBody is the largest request body, in bytes.
+const MaxBody = 2 << 20
+
+// Server is the front. It is an http.Handler; Serve serves it.
+type Server struct {
+	o        Options
+	guard    guard
+	handler  http.Handler
+	ws       *ws.Server
+	draining atomic.Bool
+}
+
+// New makes the front.
+func New(o Options) (*Server, error) {
+	if o.ShutdownTimeout == 0 {
+		o.ShutdownTimeout = 5 * time.Second
+	}
+	g, err := newGuard(o.Token, o.Hosts, o.Origins)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, guard: g}
+	o.WebSocket.Exec, o.WebSocket.Log = o.API.Executor(), o.Log
+	o.WebSocket.Init, o.WebSocket.Watch = g.admitSocket, o.Watch
+	s.ws = ws.New(o.WebSocket)
+
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", g.api(&graphQL{exec: o.API.Executor(), socket: s.ws}))
+	mux.Handle("GET /metrics", g.api(s.metrics()))
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /readyz", s.ready)
+	page, err := newPage(o.Page)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/", page)
+	s.handler = g.everyone(mux)
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Serve answers requests on l until ctx ends. Then it stops accepting, lets
+// requests in flight end within ShutdownTimeout, sends WebSocket clients away,
+// and waits for all of them.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	// Requests keep their context when ctx ends: they may finish.
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	srv := &http.Server{
+		Handler:           s,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // of a whole request; not of a WebSocket
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() { failed <- srv.Serve(l) })
+
+	var err error
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	s.draining.Store(true)
+	var sockets sync.WaitGroup
+	sockets.Go(s.ws.Shutdown)
+	limit, stop := context.WithTimeout(base, s.o.ShutdownTimeout)
+	defer stop()
+	if e := srv.Shutdown(limit); e != nil {
+		s.o.Log.Warn("requests were still in flight at shutdown and are cut off", "after", s.o.ShutdownTimeout)
+		cut(errors.New("the server is shutting down"))
+		_ = srv.Close()
+	}
+	serving.Wait()
+	sockets.Wait()
+	s.o.API.Wait()
+	return err
+}
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	writePlain(w, http.StatusOK, "ok\n")
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() {
+		writePlain(w, http.StatusServiceUnavailable, "shutting down\n")
+		return
+	}
+	if s.o.Ready != nil {
+		if err := s.o.Ready(r.Context()); err != nil {
+			writePlain(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			return
+		}
+	}
+	writePlain(w, http.StatusOK, "ready\n")
+}
+
+func writePlain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}

@@ -1,0 +1,280 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+)
+
+// The close codes of graphql-transport-ws.
+const (
+	codeBadRequest      websocket.StatusCode = 4400
+	codeUnauthorized    websocket.StatusCode = 4401
+	codeSubprotocol     websocket.StatusCode = 4406
+	codeInitTimeout     websocket.StatusCode = 4408
+	codeDuplicateID     websocket.StatusCode = 4409
+	codeTooManyInits    websocket.StatusCode = 4429
+	maxReason                                = 123 // bytes; a longer reason would send no close frame at all
+	maxID                                    = 256 // bytes of an operation's id
+	missedPings                              = 3
+	errClosedConnection                      = constError("the connection is closed")
+)
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+// conn is one connection: a read loop in the handler's goroutine, a goroutine
+// per operation and one for pings.
+type conn struct {
+	server  *Server
+	request *http.Request
+	socket  *websocket.Conn
+	net     net.Conn
+	log     *slog.Logger
+
+	ctx    context.Context // of all operations; ends with the connection
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // everything but the read loop
+
+	writing sync.Mutex  // one frame at a time
+	closed  atomic.Bool // nothing may be written any more
+	once    sync.Once   // of close
+
+	heard atomic.Int64 // when the client last sent anything, Unix nanoseconds
+
+	mu     sync.Mutex
+	acked  bool
+	active map[string]*operation
+}
+
+func (c *conn) run() {
+	defer c.wg.Wait()
+	defer func() {
+		c.abandon()             // frees a blocked writer, and a close handshake under way
+		_ = c.socket.CloseNow() // waits for coder's own goroutines
+		c.once.Do(func() {})    // no close handshake starts after this
+	}()
+
+	if c.socket.Subprotocol() != Subprotocol {
+		c.close(codeSubprotocol, "Subprotocol not acceptable: ask for "+Subprotocol)
+		c.drain()
+		return
+	}
+	c.heard.Store(time.Now().UnixNano())
+	c.socket.SetReadLimit(initReadLimit)
+	late := time.AfterFunc(c.server.o.InitTimeout, func() {
+		c.mu.Lock()
+		acked := c.acked
+		c.mu.Unlock()
+		if !acked {
+			c.close(codeInitTimeout, "Connection initialisation timeout")
+		}
+	})
+	defer late.Stop()
+	c.read()
+}
+
+// read handles messages until the connection ends.
+func (c *conn) read() {
+	for {
+		// Background: a context with an end would close the connection with it.
+		kind, data, err := c.socket.Read(context.Background())
+		if err != nil {
+			c.log.Debug("websocket closed", "status", int(websocket.CloseStatus(err)), "error", err)
+			return
+		}
+		c.heard.Store(time.Now().UnixNano())
+		if c.closed.Load() {
+			continue // only the client's close frame is of interest now
+		}
+		if kind != websocket.MessageText || !utf8.Valid(data) {
+			c.close(codeBadRequest, "Invalid message: it must be text in UTF-8")
+			continue
+		}
+		c.handle(data)
+	}
+}
+
+// drain reads until the connection ends, so that a close handshake can finish.
+func (c *conn) drain() {
+	for {
+		if _, _, err := c.socket.Read(context.Background()); err != nil {
+			return
+		}
+	}
+}
+
+// message is what clients send.
+type message struct {
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func (c *conn) handle(data []byte) {
+	var m message
+	if err := json.Unmarshal(data, &m); err != nil {
+		c.close(codeBadRequest, "Invalid message: it is not a JSON object with type, id and payload")
+		return
+	}
+	switch m.Type {
+	case "connection_init":
+		c.init(m.Payload)
+	case "ping":
+		c.pong(m.Payload)
+	case "pong":
+	case "subscribe":
+		c.subscribe(m)
+	case "complete":
+		c.mu.Lock()
+		op := c.active[m.ID]
+		delete(c.active, m.ID)
+		c.mu.Unlock()
+		if op != nil {
+			op.stop()
+		}
+	default:
+		c.close(codeBadRequest, fmt.Sprintf("Invalid message type %.40q", m.Type))
+	}
+}
+
+func (c *conn) init(payload json.RawMessage) {
+	c.mu.Lock()
+	again := c.acked
+	c.mu.Unlock()
+	if again {
+		c.close(codeTooManyInits, "Too many initialisation requests")
+		return
+	}
+	var params map[string]any
+	if len(payload) > 0 {
+		if err := json.Unmarshal(payload, &params); err != nil {
+			c.close(codeBadRequest, "Invalid message: the payload of connection_init must be an object")
+			return
+		}
+	}
+	if err := c.server.o.Init(c.request, params); err != nil {
+		c.close(codeUnauthorized, "Unauthorized: "+err.Error())
+		return
+	}
+	c.socket.SetReadLimit(c.server.o.ReadLimit)
+	c.mu.Lock()
+	c.acked = true
+	c.mu.Unlock()
+	_ = c.write(nil, []byte(`{"type":"connection_ack"}`))
+	c.wg.Go(c.keepAlive)
+}
+
+// pong answers a ping from the read loop itself, so that a client that floods
+// pings without reading the answers is held back like any other.
+func (c *conn) pong(payload json.RawMessage) {
+	frame := []byte(`{"type":"pong"}`)
+	if len(payload) > 0 {
+		frame = append(append([]byte(`{"type":"pong","payload":`), payload...), '}')
+	}
+	_ = c.write(nil, frame)
+}
+
+// keepAlive sends pings and cuts a connection that shows no sign of life: a
+// peer that is gone without a word would otherwise stay for hours.
+func (c *conn) keepAlive() {
+	tick := time.NewTicker(c.server.o.PingInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		silence := time.Since(time.Unix(0, c.heard.Load()))
+		if silence > missedPings*c.server.o.PingInterval {
+			c.server.silent.Add(1)
+			c.cut("no sign of life", "silence", silence)
+			return
+		}
+		if c.write(nil, []byte(`{"type":"ping"}`)) != nil {
+			return
+		}
+	}
+}
+
+// write sends one frame, for op unless it is nil. It fails when op or the
+// connection is over.
+func (c *conn) write(op *operation, frame []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.closed.Load() || (op != nil && op.over.Load()) {
+		return errClosedConnection
+	}
+	// Background: the deadline is the connection's own (see progressConn), and a
+	// context that ends in here would close the connection of all operations.
+	err := c.socket.Write(context.Background(), websocket.MessageText, frame)
+	if err == nil {
+		c.server.frames.Add(1)
+		c.server.bytes.Add(int64(len(frame)))
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.closed.Load() {
+		c.server.stalled.Add(1)
+		c.cut("the client took nothing", "for", c.server.o.WriteTimeout)
+		return err
+	}
+	// Half a frame may be on the wire: the connection is finished.
+	c.log.Debug("websocket write failed", "error", err)
+	c.abandon()
+	return err
+}
+
+// cut ends the connection without a close frame; clients see 1006 and return.
+func (c *conn) cut(reason string, args ...any) {
+	if !c.closed.Load() {
+		c.log.Warn("websocket cut: "+reason, args...)
+	}
+	c.abandon()
+}
+
+func (c *conn) abandon() {
+	c.closed.Store(true)
+	c.cancel(errClosedConnection)
+	_ = c.net.Close()
+}
+
+// close starts the close handshake and returns at once; the read loop goes on
+// until the peer has answered or CloseTimeout has passed. Only the first call counts.
+func (c *conn) close(code websocket.StatusCode, reason string) {
+	c.once.Do(func() {
+		c.closed.Store(true)
+		c.cancel(errClosedConnection)
+		c.wg.Go(func() {
+			force := time.AfterFunc(c.server.o.CloseTimeout, func() { _ = c.net.Close() })
+			defer force.Stop()
+			if err := c.socket.Close(code, clipReason(reason)); err != nil {
+				c.log.Debug("websocket close", "code", int(code), "error", err)
+			}
+		})
+	})
+}
+
+// clipReason cuts at a character's border.
+func clipReason(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	n := maxReason
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
