@@ -72,6 +72,23 @@ print("[INFO] " + json.dumps({"step": 1, "metrics": {"loss": 1}}))
   }
 }
 
+test('the chosen theme overrides the system and is remembered', async ({ page, weir }) => {
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.goto(weir.url);
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background();
+  await page.getByLabel('Theme').selectOption('dark');
+  const dark = await background();
+  expect(dark).not.toBe(light);
+  await page.reload();
+  expect(await background()).toBe(dark);
+  await page.getByLabel('Theme').selectOption('light');
+  await page.emulateMedia({ colorScheme: 'dark' });
+  expect(await background()).toBe(light);
+  await page.getByLabel('Theme').selectOption('system');
+  expect(await background()).toBe(dark);
+});
+
 async function expectNoSidewaysScroll(page: Page): Promise<void> {
   const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   expect(over).toBe(0);

@@ -24,5 +24,11 @@ if (root) {
     shouldRetry: () => true,
   });
   const fetcher = createGraphiQLFetcher({ url: '/graphql', wsClient });
-  createRoot(root).render(<GraphiQL fetcher={fetcher} defaultQuery={start} />);
+  createRoot(root).render(
+    <GraphiQL fetcher={fetcher} defaultQuery={start}>
+      <GraphiQL.Logo>
+        <a href="/">Weir</a>
+      </GraphiQL.Logo>
+    </GraphiQL>,
+  );
 }

@@ -129,7 +129,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
           {visible(problem)}
         </p>
       )}
-      {receipt && <Receipt receipt={receipt} />}
+      {receipt && <Receipt receipt={receipt} asked={receipt === shownReceipt} />}
     </header>
   );
 }
