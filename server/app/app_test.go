@@ -68,7 +68,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // dataFolder is one that a sandbox of another user can walk into.
 func dataFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "weir-app-") //nolint:usetesting // t.TempDir lies in a folder that others cannot walk into
+	dir, err := os.MkdirTemp("", "weir-app-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestRefusalsAreOneLine(t *testing.T) {
 		"port in use":      {[]string{"serve", "--listen", taken.Addr().String(), "--data", dir}, []string{taken.Addr().String(), "in use", "--listen"}},
 		"no such address":  {[]string{"demo", "--listen", "192.0.2.1:80"}, []string{"192.0.2.1:80", "token"}},
 		"data is a file":   {free(file), []string{file, "is a file", "--data"}},
-		"data in a file":   {free(file+"/x"), []string{file + "/x", "--data"}},
+		"data in a file":   {free(file + "/x"), []string{file + "/x", "--data"}},
 		"no agents folder": {free(dir, "--agents", dir+"/none"), []string{"--agents " + dir + "/none"}},
 		"bad database URL": {free(other, "--db", "mysql://x"), []string{"mysql"}},
 	} {
