@@ -152,7 +152,7 @@ func TestGuardOfWebSockets(t *testing.T) {
 		"WrongToken":    {closed, http.Header{"Authorization": {"Bearer x"}}},
 		"OriginAndPort": {closed, http.Header{"Origin": {"http://127.0.0.1:1"}}},
 	} {
-		if _, resp, err := c.b.dial(t, c.header); err == nil || resp == nil || (resp.StatusCode != 403 && resp.StatusCode != 401) { //nolint:bodyclose // Dial closes it
+		if _, resp, err := c.b.dial(t, c.header); err == nil || resp == nil || (resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusUnauthorized) { //nolint:bodyclose // Dial closes it
 			t.Errorf("%s is let in: %v", name, err)
 		}
 	}
