@@ -63,7 +63,11 @@ func TestAbort(t *testing.T) {
 					}
 					checkStopped(t, got, true)
 					info := s.run(r.ID)
-					if info.Status != "CANCELLED" || deref(info.ExitReason) != "ABORTED" {
+					reason := "ABORTED"
+					if silent {
+						reason = "REPLACED" // the quiet swap
+					}
+					if info.Status != "CANCELLED" || deref(info.ExitReason) != reason {
 						t.Errorf("the run is %s %s", info.Status, deref(info.ExitReason))
 					}
 					s.checkAbortEvents(t, r, silent)

@@ -268,7 +268,7 @@ func mustBeGone(t *testing.T, s sandbox.Spec) {
 func TestStopAsksFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b backend) {
-		s := python(t, "import signal,sys,time\ndef bye(*_):\n    print('bye'); sys.exit(9)\nsignal.signal(signal.SIGTERM, bye)\nprint('up')\nwhile True: time.sleep(0.05)\n")
+		s := python(t, "import os,signal,sys,time\ndef bye(*_):\n    print('bye'); sys.exit(9)\nsignal.signal(signal.SIGTERM, bye)\nos.write(1, b'up\\n')\nwhile True: time.sleep(0.05)\n")
 		s.Limits.Grace = 10 * time.Second
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)

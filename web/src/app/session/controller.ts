@@ -36,8 +36,11 @@ export class SessionController {
   readonly head = new Signal<Head | null>(null);
   /** The session's end as the server told it, and the connection (its count) on which it did. */
   readonly end = new Signal<{ lastSeq: number; connection: number }>({ lastSeq: 0, connection: -1 });
+  /** The session's state label, for example train_running. */
+  readonly state = new Signal<string | null>(null);
   readonly receipt = new Signal<ReceiptFieldsFragment | null>(null);
   readonly problem = new Signal<string | null>(null);
+  #stateSeq = 0;
   #over = new AbortController();
   #undo: (() => void)[] = [];
 
@@ -45,6 +48,8 @@ export class SessionController {
     this.stream = new EventStream(this.store, graphqlTransport(id), (events) => {
       this.runs.apply(events);
       this.curves.apply(events);
+      const label = events.findLast((event) => event.__typename === 'StateChanged');
+      if (label?.__typename === 'StateChanged') this.#setState(label.state, seqOf(label));
       if (events.some((event) => event.__typename === 'RunStarted')) void this.#refresh();
     });
     void this.stream.run(this.#over.signal);
@@ -87,6 +92,13 @@ export class SessionController {
     }
   }
 
+  /** The log and the queries both tell the state; the later seq counts. */
+  #setState(label: string | null, seq: number): void {
+    if (seq < this.#stateSeq) return;
+    this.#stateSeq = seq;
+    this.state.set(label);
+  }
+
   async #run(id: string) {
     const result = await client.query(RunReceiptDocument, { id }, { requestPolicy: 'network-only' }).toPromise();
     const run = result.data?.run ?? null;
@@ -103,6 +115,7 @@ export class SessionController {
     const session = result.data?.session ?? null;
     if (session && !this.#over.signal.aborted) {
       this.head.set(session);
+      this.#setState(session.state, toLong(session.lastSeq));
       this.runs.put(session.runs.nodes);
       this.end.set({ lastSeq: toLong(session.lastSeq), connection: times });
     }

@@ -136,7 +136,7 @@ class Plot {
       {
         width: Math.max(element.clientWidth, 50),
         height,
-        padding: [10, 8, 0, 0],
+        padding: [10, 14, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
         scales: {

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'react';
 import { connection } from '../api/client';
 import type { SessionController } from '../session/controller';
+import { isFinal } from '../session/runs';
 import { count } from '../ui/format';
 import { useNow, useSignal } from '../ui/hooks';
 
@@ -21,6 +22,7 @@ export function StreamState({ session }: { session: SessionController }) {
   const phase = useSignal(session.stream.phase);
   const end = useSignal(session.end);
   useSignal(session.store.version);
+  useSignal(session.runs.all);
   const now = useNow(500, socket.kind === 'reconnecting');
   if (phase.kind === 'failed') return <Pill tone="bad" text="Not followed" />;
   if (socket.kind === 'reconnecting') {
@@ -32,11 +34,9 @@ export function StreamState({ session }: { session: SessionController }) {
   if (phase.kind === 'loading' || socket.kind !== 'connected') return <Pill tone="quiet" text="Connecting" />;
   if (end.connection !== socket.times) return <Pill tone="quiet" text="Connected" />;
   const behind = end.lastSeq - session.store.lastSeq;
-  return behind > 0 ? (
-    <Pill tone="quiet" text={`Catching up, ${count(behind)} behind`} />
-  ) : (
-    <Pill tone="good" text="Live" />
-  );
+  if (behind > 0) return <Pill tone="quiet" text={`Catching up, ${count(behind)} behind`} />;
+  const run = session.runs.current();
+  return <Pill tone="good" text={run && !isFinal(run.status) ? 'Live' : 'Up to date'} />;
 }
 
 /** The same for pages that follow no session. */

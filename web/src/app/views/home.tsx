@@ -1,6 +1,12 @@
 import { useEffect } from 'react';
 import { useQuery } from 'urql';
-import { HomeDocument, RootRunsDocument, type SessionLineFragment } from '../../gql/graphql';
+import {
+  HomeDocument,
+  type HomeQuery,
+  type RootRunFragment,
+  RootRunsDocument,
+  type SessionLineFragment,
+} from '../../gql/graphql';
 import { client, connection } from '../api/client';
 import { problemText } from '../api/errors';
 import { isFinal } from '../session/runs';
@@ -43,6 +49,7 @@ export function HomePage() {
   }, [times, again]);
 
   const live = result.data?.live.nodes ?? [];
+  const runs = runBySession(result.data);
   const ended = (result.data?.newest.nodes ?? []).filter((session) => !live.some((l) => l.id === session.id));
   return (
     <main className="home">
@@ -54,9 +61,9 @@ export function HomePage() {
           </p>
         )}
         {live.length > 0 && <h2>Live</h2>}
-        {live.length > 0 && <List sessions={live} now={now} />}
+        {live.length > 0 && <List sessions={live} runs={runs} now={now} />}
         {ended.length > 0 && <h2>{live.length > 0 ? 'Earlier' : 'Newest'}</h2>}
-        {ended.length > 0 && <List sessions={ended} now={now} />}
+        {ended.length > 0 && <List sessions={ended} runs={runs} now={now} />}
         {result.data && live.length + ended.length === 0 && (
           <p className="quiet empty">No sessions yet. Start one here, or with the startRun mutation.</p>
         )}
@@ -68,20 +75,42 @@ export function HomePage() {
   );
 }
 
-function List({ sessions, now }: { sessions: readonly SessionLineFragment[]; now: number }) {
+/** The run that stands for a session: the open root run that is furthest, else the newest. */
+function runBySession(data: HomeQuery | undefined): Map<string, RootRunFragment> {
+  const runs = new Map<string, RootRunFragment>();
+  for (const run of data?.open.nodes ?? []) {
+    const known = runs.get(run.session.id);
+    if (!known || known.status === 'QUEUED') runs.set(run.session.id, run);
+  }
+  for (const run of data?.roots.nodes ?? []) if (!runs.has(run.session.id)) runs.set(run.session.id, run);
+  return runs;
+}
+
+interface ListProps {
+  sessions: readonly SessionLineFragment[];
+  runs: ReadonlyMap<string, RootRunFragment>;
+  now: number;
+}
+
+function List({ sessions, runs, now }: ListProps) {
   return (
     <ul className="session-list">
       {sessions.map((session) => (
         <li key={session.id}>
-          <SessionLine session={session} now={now} />
+          <SessionLine session={session} run={runs.get(session.id)} now={now} />
         </li>
       ))}
     </ul>
   );
 }
 
-function SessionLine({ session, now }: { session: SessionLineFragment; now: number }) {
-  const run = session.runs.nodes[0];
+interface LineProps {
+  session: SessionLineFragment;
+  run: RootRunFragment | undefined;
+  now: number;
+}
+
+function SessionLine({ session, run, now }: LineProps) {
   const from = run?.startedAt;
   const time = from ? ((run.endedAt ? Date.parse(run.endedAt) : now) - Date.parse(from)) / 1000 : null;
   return (
@@ -90,7 +119,11 @@ function SessionLine({ session, now }: { session: SessionLineFragment; now: numb
         <Foreign text={session.title || run?.agent || 'Session'} />
         <span className="quiet mono session-id">{session.id}</span>
       </span>
-      {run ? <StatusBadge status={run.status} reason={run.exitReason} /> : <span className="quiet">empty</span>}
+      {run ? (
+        <StatusBadge status={run.status} reason={run.exitReason} />
+      ) : (
+        <span className="quiet mono">{session.state ?? 'empty'}</span>
+      )}
       <span className="quiet num session-numbers">
         {time !== null && <span>{seconds(Math.max(0, time))}</span>}
         {run && isFinal(run.status) && cost(run.usageInclusive) && <span>{cost(run.usageInclusive)}</span>}

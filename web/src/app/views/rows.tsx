@@ -33,8 +33,8 @@ export const RowView = memo(function RowView({ row, session }: { row: AnyRow; se
   return (
     <article className={`row row-${row.kind}`} data-seq={row.seq} data-depth={depth} id={`seq-${row.seq}`}>
       <a className="seq" href={`#seq-${row.seq}`} title={row.at}>
-        <span>{row.seq}</span>
         <time dateTime={row.at}>{clock(row.at)}</time>
+        <span>{row.seq}</span>
       </a>
       <div className="row-body">{body(row, session)}</div>
     </article>
@@ -78,19 +78,17 @@ function RunStart({ row }: { row: RunRow }) {
         {start?.parentId ? 'Child run' : 'Run'} <Foreign text={row.agent ?? ''} />
         {start && start.attempt > 1 && <span className="quiet"> attempt {start.attempt}</span>}
       </h2>
-      <p className="quiet">
-        {start?.driver}
+      <p className="quiet run-facts">
+        {start && start.driver !== row.agent && <span>{start.driver}</span>}
         {start?.model && (
-          <>
-            {' · '}
+          <span>
             <Foreign text={start.model} />
-          </>
+          </span>
         )}
         {start?.stage && (
-          <>
-            {' · stage '}
-            <Foreign text={start.stage} />
-          </>
+          <span>
+            stage <Foreign text={start.stage} />
+          </span>
         )}
       </p>
       {start?.prompt && <LongText text={start.prompt} className="prompt" />}

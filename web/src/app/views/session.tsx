@@ -71,7 +71,7 @@ function Loaded({ session }: { session: SessionController }) {
 }
 
 function Header({ session, name, run }: { session: SessionController; name: string; run: RunInfo | null }) {
-  const head = useSignal(session.head);
+  const state = useSignal(session.state);
   const shownReceipt = useSignal(session.receipt);
   const problem = useSignal(session.problem);
   useSignal(session.store.version);
@@ -88,9 +88,9 @@ function Header({ session, name, run }: { session: SessionController; name: stri
           <Foreign text={name} />
         </h1>
         {run && <StatusBadge status={run.status} reason={run.exitReason} />}
-        {head?.state && (
+        {state && (
           <span className="state mono quiet" title="Session state">
-            <Foreign text={head.state} />
+            <Foreign text={state} />
           </span>
         )}
         {run && open && (
@@ -109,7 +109,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
           <span>
             <Foreign text={run.agent} />
           </span>
-          <span>{run.driver}</span>
+          {run.driver !== run.agent && <span>{run.driver}</span>}
           {run.model && (
             <span>
               <Foreign text={run.model} />

@@ -1,0 +1,369 @@
+// Package pgtest gives tests a real PostgreSQL server.
+//
+// Guarantees: a cluster is started in a folder of its own at first use, listens
+// on a Unix socket only, and dies with the test process, however that ends; each
+// database is fresh and dropped at the end of its test. Where there is no
+// PostgreSQL the test is skipped with the reason, and fails when CI=true.
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun/driver/pgdriver"
+)
+
+// Env names a server to use instead of starting one: a postgres:// URL of a user
+// who may create databases.
+const Env = "WEIR_TEST_POSTGRES"
+
+// Need skips the test for the given reason; when CI=true it fails it, because
+// there everything has to be installed.
+func Need(t testing.TB, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI=true, and " + reason)
+	}
+	t.Skip("SKIPPED, NOT TESTED: " + reason)
+}
+
+// The cluster that the databases of one test process share.
+var shared struct {
+	once sync.Once
+	c    *Cluster
+	err  error
+}
+
+// databases numbers the databases of this process.
+var databases atomic.Int64
+
+// Main runs the tests of a package and removes the shared cluster afterwards:
+// call it from TestMain of each package that uses Database. check, if not nil,
+// runs at the end, for example to look for leaked goroutines.
+func Main(m *testing.M, check func() error) {
+	code := m.Run()
+	if shared.c != nil {
+		shared.c.remove()
+	}
+	if check != nil && code == 0 {
+		if err := check(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// Database gives the URL of a fresh, empty database.
+func Database(t testing.TB) string {
+	t.Helper()
+	if server := os.Getenv(Env); server != "" {
+		return create(t, server)
+	}
+	shared.once.Do(func() { shared.c, shared.err = start(false) })
+	if errors.Is(shared.err, errNone) {
+		Need(t, shared.err.Error())
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return create(t, shared.c.URL("postgres"))
+}
+
+// create makes a database on a server and drops it at the end of the test.
+func create(t testing.TB, server string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatalf("%s: %v", Env, err)
+	}
+	name := fmt.Sprintf("weir_test_%d_%d", os.Getpid(), databases.Add(1))
+	admin, err := connect(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := admin.ExecContext(ctx, `CREATE DATABASE `+name); err != nil {
+		_ = admin.Close()
+		t.Fatalf("creating a test database: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := admin.ExecContext(ctx, `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
+			t.Errorf("dropping a test database: %v", err)
+		}
+		_ = admin.Close()
+	})
+	u.Path = "/" + name
+	return u.String()
+}
+
+// connect opens a pool for administration; the socket and trust make TLS moot.
+func connect(server string) (*sql.DB, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	opts := []pgdriver.Option{pgdriver.WithInsecure(true), pgdriver.WithUser(u.User.Username()), pgdriver.WithDatabase(strings.TrimPrefix(u.Path, "/"))}
+	if pw, ok := u.User.Password(); ok {
+		opts = append(opts, pgdriver.WithPassword(pw))
+	}
+	if dir := u.Query().Get("host"); dir != "" {
+		opts = append(opts, pgdriver.WithNetwork("unix"), pgdriver.WithAddr(dir+"/.s.PGSQL.5432"))
+	} else {
+		host := u.Host
+		if u.Port() == "" {
+			host += ":5432"
+		}
+		opts = append(opts, pgdriver.WithNetwork("tcp"), pgdriver.WithAddr(host))
+	}
+	db := sql.OpenDB(pgdriver.NewConnector(opts...))
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+// Cluster is a server of its own, for tests that stop it.
+type Cluster struct {
+	dir  string
+	bin  string
+	cred *syscall.Credential
+	sync bool
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	end chan struct{}
+}
+
+// Start gives a running server that flushes to disk as a real one does. It is
+// removed at the end of the test.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := start(true)
+	if errors.Is(err, errNone) {
+		Need(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.remove)
+	return c
+}
+
+// Database makes an empty database in the cluster and gives its URL.
+func (c *Cluster) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("weir_test_%d", databases.Add(1))
+	admin, err := connect(c.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close() }()
+	if _, err := admin.ExecContext(context.Background(), `CREATE DATABASE `+name); err != nil {
+		t.Fatalf("creating a test database: %v", err)
+	}
+	return c.URL(name)
+}
+
+// URL names a database of the cluster.
+func (c *Cluster) URL(database string) string {
+	return "postgres://postgres@/" + database + "?host=" + c.dir + "&sslmode=disable"
+}
+
+var errNone = errors.New("no PostgreSQL server program (initdb, postgres) is installed")
+
+// binaries finds the folder of initdb: on the PATH, or where Debian hides it.
+func binaries() (string, error) {
+	if p, err := exec.LookPath("initdb"); err == nil {
+		if p, err = filepath.EvalSymlinks(p); err == nil {
+			return filepath.Dir(p), nil
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		return "", errNone
+	}
+	version := func(p string) int {
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(p))))
+		return n
+	}
+	slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
+	return filepath.Dir(found[0]), nil
+}
+
+// credential is the user that runs the server when root runs the tests:
+// PostgreSQL refuses root.
+func credential() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("root may not run PostgreSQL, and neither user postgres nor nobody exists")
+}
+
+func start(flush bool) (*Cluster, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	cred, err := credential()
+	if err != nil {
+		return nil, err
+	}
+	// A short path: that of a socket has at most 107 bytes.
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, bin: bin, cred: cred, sync: flush}
+	if cred != nil {
+		if err := os.Chown(dir, int(cred.Uid), int(cred.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	initdb := c.command("initdb", "-D", filepath.Join(dir, "data"), "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust", "-U", "postgres")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		c.remove()
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	if err := c.start(); err != nil {
+		c.remove()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	// It dies with the test process, also when that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	return cmd
+}
+
+func (c *Cluster) start() error {
+	args := []string{"-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + c.dir,
+		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=fatal"}
+	if !c.sync {
+		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	cmd := c.command("postgres", args...)
+	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	started := make(chan error, 1)
+	end := make(chan struct{})
+	go func() {
+		// The kernel sends the death signal when the thread that started the process
+		// ends, so that thread waits for it.
+		lockThread()
+		defer close(end)
+		defer func() { _ = log.Close() }()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		<-end
+		return fmt.Errorf("starting postgres: %w", err)
+	}
+	c.mu.Lock()
+	c.cmd, c.end = cmd, end
+	c.mu.Unlock()
+	return c.ready(end)
+}
+
+// ready polls until the server answers.
+func (c *Cluster) ready(end chan struct{}) error {
+	db, err := connect(c.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := db.PingContext(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-end:
+			out, _ := os.ReadFile(filepath.Join(c.dir, "log"))
+			return fmt.Errorf("postgres ended: %s", out)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("postgres does not answer: %w", err)
+		}
+	}
+}
+
+// Stop ends the server at once, as a crash does: connections break, and commits
+// that were not answered may or may not have happened.
+func (c *Cluster) Stop(t testing.TB) {
+	t.Helper()
+	c.kill()
+}
+
+func (c *Cluster) kill() {
+	c.mu.Lock()
+	cmd, end := c.cmd, c.end
+	c.cmd = nil
+	c.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-end:
+	case <-time.After(10 * time.Second):
+		_ = cmd.Process.Kill()
+		<-end
+	}
+}
+
+// Start runs a stopped server again, on the same data.
+func (c *Cluster) Start(t testing.TB) {
+	t.Helper()
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *Cluster) remove() {
+	c.kill()
+	_ = os.RemoveAll(c.dir)
+}

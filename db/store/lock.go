@@ -1,0 +1,66 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// lockFolder makes the data folder if needed, proves that it can be written and
+// takes its lock. The kernel frees the lock when the process ends, however it
+// ends, and children do not inherit it. It does not hold on network file systems.
+func lockFolder(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, folderError(dir, err)
+	}
+	name := filepath.Join(dir, "weir.lock")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, folderError(dir, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(name)
+		_ = f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, run.Errorf(run.Unavailable, "the data folder %s cannot be locked: %w; put it on a local disk", dir, err)
+		}
+		by := ""
+		if pid := strings.TrimSpace(string(holder)); pid != "" {
+			by = " (process " + pid + ")"
+		}
+		return nil, run.Errorf(run.Unavailable, "the data folder %s is in use by another Weir server%s; stop that one, or give this one another folder with --data", dir, by)
+	}
+	// The test write: a full or read-only disk shows here and not in the first run.
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(fmt.Sprintf("%d\n", os.Getpid())), 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, folderError(dir, err)
+	}
+	return f, nil
+}
+
+func folderError(dir string, err error) error {
+	remedy := "check the path"
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		remedy = "give this user write permission, or choose another folder with --data"
+	case errors.Is(err, syscall.EROFS):
+		remedy = "the file system is mounted read-only: choose another folder with --data"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		remedy = "free some space on that disk"
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, os.ErrExist):
+		remedy = "a file stands in the way: choose another folder with --data"
+	}
+	return run.Errorf(run.Unavailable, "the data folder %s cannot be written: %w; %s", dir, err, remedy)
+}
