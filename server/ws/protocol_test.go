@@ -236,4 +236,3 @@ func TestFramesOfAllSizes(t *testing.T) {
 		c.want(`{"id":"a","type":"next","payload":{"data":{"ticks":"` + text + `"}}}`)
 	}
 }
-

@@ -202,4 +202,3 @@ func (c *client) closed(code websocket.StatusCode) string {
 	}
 	return ce.Reason
 }
-
