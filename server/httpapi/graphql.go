@@ -188,6 +188,14 @@ func (g *graphQL) execute(w http.ResponseWriter, r *http.Request, params *graphq
 		}
 	case ast.Query:
 	}
+	// What panics outside of a resolver (while an answer is written out) is an
+	// internal error like any other.
+	defer func() {
+		if p := recover(); p != nil {
+			list := gqlerror.List{gqlerror.Wrap(op.Recover(ctx, p))}
+			writeErrors(w, http.StatusInternalServerError, kind, g.exec.DispatchError(graphql.WithOperationContext(ctx, op), list).Errors)
+		}
+	}()
 	responses, ctx := g.exec.DispatchOperation(ctx, op)
 	body, err := json.Marshal(responses(ctx))
 	if err != nil {
