@@ -109,6 +109,8 @@ func (s *supervisor) wait(ctx context.Context, q run.Question, known bool) error
 	}
 	s.asked.waiting = s.asked.waiting || x.update != nil
 	s.asked.open++
+	s.parked.Store(s.asked.waiting)
+	s.e.nudge()
 	return nil
 }
 
@@ -129,6 +131,7 @@ func (s *supervisor) resume(ctx context.Context) error {
 		return err
 	}
 	s.asked.waiting = false
+	s.parked.Store(false)
 	return nil
 }
 

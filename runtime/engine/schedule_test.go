@@ -82,6 +82,20 @@ func TestConcurrencyIsLimitedForRootRuns(t *testing.T) {
 	})
 }
 
+func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
+	onStores(t, func(t *testing.T, b *bench) {
+		b.agent("chat", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {
+			_, err := h.Ask(ctx, "k", "well?", nil)
+			return "", err
+		})
+		b.agent("quick", says("done"))
+		e := b.engine(func(o *engine.Options) { o.Concurrency = 1 })
+		waiting := e.start("chat")
+		wantState(t, b.ended(e.start("quick").ID), run.Done, run.Completed)
+		wantState(t, b.get(waiting.ID), run.Waiting, run.NoReason)
+	})
+}
+
 func TestIdempotencyKey(t *testing.T) {
 	onStores(t, func(t *testing.T, b *bench) {
 		began := make(chan run.ID, 4)
@@ -230,7 +244,7 @@ func TestStoreOutageLosesNoLastWord(t *testing.T) {
 	})
 }
 
-// refusing store: it takes no batch with artifacts.
+// noArtifacts is a store that takes no batch with artifacts.
 type noArtifacts struct{ *store.Store }
 
 func (n noArtifacts) Append(ctx context.Context, b run.Batch) ([]*run.Event, error) {
@@ -329,7 +343,7 @@ func TestDeleteSessionTakesItsWorkspace(t *testing.T) {
 		if err := e.DeleteSession(t.Context(), r.Session); err != nil {
 			t.Fatal(err)
 		}
-		if gone(t, place) == false {
+		if !gone(t, place) {
 			t.Errorf("the workspace %s is still there", place)
 		}
 		for _, id := range []run.SessionID{r.Session, "", "../..", run.NewSessionID()} {
