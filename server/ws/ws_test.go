@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -132,10 +134,15 @@ type client struct {
 
 func (b *bundle) dial(t *testing.T, subprotocols ...string) *client {
 	t.Helper()
+	return b.dialBy(t, nil, subprotocols...)
+}
+
+func (b *bundle) dialBy(t *testing.T, by *http.Client, subprotocols ...string) *client {
+	t.Helper()
 	if len(subprotocols) == 0 {
 		subprotocols = []string{Subprotocol}
 	}
-	c, _, err := websocket.Dial(t.Context(), b.url, &websocket.DialOptions{Subprotocols: subprotocols}) //nolint:bodyclose // Dial closes it
+	c, _, err := websocket.Dial(t.Context(), b.url, &websocket.DialOptions{HTTPClient: by, Subprotocols: subprotocols}) //nolint:bodyclose // Dial closes it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -474,7 +481,17 @@ func TestASlowClientIsNotCut(t *testing.T) {
 	const timeout = 400 * time.Millisecond
 	b := setup(t, Options{WriteTimeout: timeout, WriteBuffer: 16 << 10})
 	b.flood = []byte(`"` + strings.Repeat("x", 8<<20) + `"`)
-	c := b.ready(t)
+	c := b.dialBy(t, &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetReadBuffer(64 << 10) // else the kernel takes most of the frame at once
+			}
+			return conn, err
+		},
+	}})
+	c.send(`{"type":"connection_init"}`)
+	c.want(`{"type":"connection_ack"}`)
 	c.subscribe("f", `subscription{flood}`)
 	_, r, err := c.c.Reader(t.Context())
 	if err != nil {
@@ -494,6 +511,40 @@ func TestASlowClientIsNotCut(t *testing.T) {
 	}
 	if n := b.server.Counts().Stalled; n != 0 {
 		t.Errorf("%d connections counted as stalled", n)
+	}
+}
+
+// thirsty is a connection that takes a few bytes until each deadline, then none.
+type thirsty struct {
+	net.Conn
+	sips int
+	got  []byte
+}
+
+func (c *thirsty) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *thirsty) Write(p []byte) (int, error) {
+	if c.sips == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	c.sips--
+	n := min(3, len(p))
+	c.got = append(c.got, p[:n]...)
+	return n, os.ErrDeadlineExceeded
+}
+
+// A deadline that passed with progress is no stall; one without is.
+func TestProgressCounts(t *testing.T) {
+	t.Parallel()
+	c := &thirsty{sips: 4}
+	n, err := (&progressConn{Conn: c}).Write([]byte("0123456789"))
+	if n != 10 || err != nil || string(c.got) != "0123456789" {
+		t.Errorf("with progress: %d, %v, %q", n, err, c.got)
+	}
+	c = &thirsty{sips: 2}
+	n, err = (&progressConn{Conn: c}).Write([]byte("0123456789"))
+	if n != 6 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without: %d, %v", n, err)
 	}
 }
 

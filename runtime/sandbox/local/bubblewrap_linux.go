@@ -82,6 +82,9 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 }
 
 func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process, err error) {
+	if err := noGPU(spec); err != nil {
+		return nil, err
+	}
 	command, err := b.host.command(spec)
 	if err != nil {
 		return nil, err

@@ -84,6 +84,9 @@ func (b *Bubblewrap) caveat() string {
 		all = append(all, "the cpu limit is not enforced (no cpu control group)")
 	}
 	all = append(all, "the disk limit holds for each file of the workspace, and for /tmp")
+	if auditArch == 0 {
+		all = append(all, "no system call filter for this processor")
+	}
 	if b.host.python == "" {
 		all = append(all, "no python3 was found: only commands can run")
 	}

@@ -73,7 +73,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		return f, err
 	}
 	plain, odd := oddEnv(env)
-	script := stubScript(p.ulimits(), odd)
+	have := p.backend.cgroups
+	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@" 5<&- 6>&-`
 	if len(script) >= maxEnvString {
 		return f, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
 	}
@@ -110,8 +111,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	if p.spec.Code != "" {
 		add("code", []byte(p.spec.Code))
 	}
-	if len(seccompFilter) > 0 {
-		add("seccomp", seccompFilter)
+	if filter := seccompFilter(); len(filter) > 0 {
+		add("seccomp", filter)
 	}
 	args, e := p.backend.arguments(p.spec, plain, fd)
 	if e != nil {
@@ -127,23 +128,6 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	}
 	f.argv = append([]string{"--args", strconv.Itoa(fd["args"]), "--", "/bin/sh", "-c", script, "weir"}, command...)
 	return f, err
-}
-
-// ulimits are the resource limits of each single process. They stand in for a
-// control group where the server may not make one.
-func (p *bwrapProcess) ulimits() string {
-	l := p.spec.Limits
-	s := "ulimit -c 0\n"
-	if l.DiskMiB > 0 {
-		s += fmt.Sprintf("ulimit -f %d\n", l.DiskMiB*(mib/512)) // blocks, as POSIX has them
-	}
-	if l.MemoryMiB > 0 && !p.backend.cgroups.has("memory") {
-		s += fmt.Sprintf("ulimit -d %d\n", l.MemoryMiB*1024)
-	}
-	if l.PIDs > 0 && !p.backend.cgroups.has("pids") {
-		s += fmt.Sprintf("ulimit -p %d 2>/dev/null || ulimit -u %d\n", l.PIDs, l.PIDs) // two shells, two letters
-	}
-	return s
 }
 
 // watch takes over a started bubblewrap.
