@@ -60,7 +60,7 @@ func (s *supervisor) ask(ctx context.Context, key, text string, schema json.RawM
 			break
 		}
 	}
-	if e := s.resume(ctx); err == nil {
+	if e := s.resume(); err == nil {
 		err = e
 	}
 	switch {
@@ -115,7 +115,7 @@ func (s *supervisor) wait(ctx context.Context, q run.Question, known bool) error
 }
 
 // resume says that the run is RUNNING again once nothing is waited for.
-func (s *supervisor) resume(ctx context.Context) error {
+func (s *supervisor) resume() error {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	s.asked.open--

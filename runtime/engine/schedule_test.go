@@ -45,14 +45,17 @@ func TestQueueOfASessionKeepsItsOrder(t *testing.T) {
 func TestConcurrencyIsLimitedForRootRuns(t *testing.T) {
 	onStores(t, func(t *testing.T, b *bench) {
 		const limit = 3
-		var now, most atomic.Int32
+		var now atomic.Int32
+		var mu sync.Mutex
+		var most int32
 		began, end := make(chan run.ID, 16), make(chan struct{})
 		b.agent("helper", says("ok"))
 		b.agent("train", func(ctx context.Context, task agent.Task, h agent.Host) (string, error) {
 			n := now.Add(1)
 			defer now.Add(-1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			}
+			mu.Lock()
+			most = max(most, n)
+			mu.Unlock()
 			if _, err := h.Delegate(ctx, agent.Delegation{Agent: "helper", Prompt: "x"}); err != nil {
 				return "", err // a child needs no room, else all would wait for each other
 			}
@@ -76,8 +79,8 @@ func TestConcurrencyIsLimitedForRootRuns(t *testing.T) {
 		for _, id := range ids {
 			wantState(t, b.ended(id), run.Done, run.Completed)
 		}
-		if most.Load() != limit {
-			t.Errorf("%d runs were live at once, want %d", most.Load(), limit)
+		if most != limit {
+			t.Errorf("%d runs were live at once, want %d", most, limit)
 		}
 	})
 }
