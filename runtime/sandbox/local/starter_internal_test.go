@@ -1,0 +1,52 @@
+//go:build linux
+
+package local
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The kernel's "die with the parent" fires when the thread that forked ends.
+func TestTheEndOfAThreadKillsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStarter()
+	cmds := make([]*exec.Cmd, 20)
+	for i := range cmds {
+		cmds[i] = exec.CommandContext(t.Context(), "sleep", "100")
+		cmds[i].SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := s.start(cmds[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// All threads that are free are taken, and end with their goroutines.
+	var locked, ends sync.WaitGroup
+	locked.Add(50)
+	for range 50 {
+		ends.Go(func() { runtime.LockOSThread(); locked.Done(); locked.Wait() })
+	}
+	ends.Wait()
+	for _, c := range cmds {
+		p, err := openPidfd(c.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.gone(20 * time.Millisecond) {
+			t.Error("a process was killed by the end of a thread")
+		}
+		p.close()
+	}
+	s.close()
+	for _, c := range cmds {
+		if err := c.Wait(); err == nil || c.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // Linux
+			t.Errorf("the end of the starter must end what it started: %v", err)
+		}
+	}
+	if err := s.start(exec.CommandContext(t.Context(), "true")); err == nil {
+		t.Error("a closed starter starts")
+	}
+}
