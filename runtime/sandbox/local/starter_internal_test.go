@@ -22,14 +22,8 @@ func TestTheEndOfAThreadKillsNothing(t *testing.T) {
 		if err := s.start(cmds[i]); err != nil {
 			t.Fatal(err)
 		}
+		endThreads()
 	}
-	// All threads that are free are taken, and end with their goroutines.
-	var locked, ends sync.WaitGroup
-	locked.Add(50)
-	for range 50 {
-		ends.Go(func() { runtime.LockOSThread(); locked.Done(); locked.Wait() })
-	}
-	ends.Wait()
 	for _, c := range cmds {
 		p, err := openPidfd(c.Process.Pid)
 		if err != nil {
@@ -50,4 +44,14 @@ func TestTheEndOfAThreadKillsNothing(t *testing.T) {
 	if err := s.start(exec.CommandContext(t.Context(), "true")); err == nil {
 		t.Error("a closed starter starts")
 	}
+}
+
+// endThreads takes all threads that are free, which end with their goroutines.
+func endThreads() {
+	var locked, ends sync.WaitGroup
+	locked.Add(10)
+	for range 10 {
+		ends.Go(func() { runtime.LockOSThread(); locked.Done(); locked.Wait() })
+	}
+	ends.Wait()
 }
