@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/weirhq/weir/db/pgtest"
 	"github.com/weirhq/weir/runtime/agent"
-	"github.com/weirhq/weir/runtime/engine"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -192,10 +192,8 @@ func TestAbortOfAChildIsItsParentsError(t *testing.T) {
 		began := make(chan run.ID, 1)
 		b.agent("helper", blocked(began))
 		b.agent("lead", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {
-			if _, err := h.Delegate(ctx, agent.Delegation{Agent: "helper", Prompt: "x"}); err != nil {
-				return "went on without: " + err.Error(), nil
-			}
-			return "", nil
+			_, err := h.Delegate(ctx, agent.Delegation{Agent: "helper", Prompt: "x"})
+			return fmt.Sprintf("went on without: %v", err), nil
 		})
 		e := b.engine()
 		r := e.start("lead")
@@ -313,14 +311,19 @@ func TestAbortWaitIsBounded(t *testing.T) {
 		e := b.engine()
 		id := e.start("deaf").ID
 		receive(t, "the driver's start", began)
-		ctx, give := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, context.DeadlineExceeded)
-		defer give()
-		if _, _, err := e.Abort(ctx, run.AbortOrder{Run: id, Wait: true}); err == nil {
-			t.Error("a caller that gave up got an answer")
-		}
+		ctx, give := context.WithCancelCause(t.Context())
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if _, _, err := e.Abort(ctx, run.AbortOrder{Run: id, Wait: true}); !errors.Is(err, errGaveUp) {
+				t.Errorf("a caller that gave up got %v", err)
+			}
+		})
+		b.until("the intent is written", func() bool { return b.get(id).Abort != nil })
+		give(errGaveUp)
+		asking.Wait()
 		close(release)
 		wantState(t, b.ended(id), run.Cancelled, run.Aborted)
 	})
 }
 
-var _ engine.Agents = (*bench)(nil)
+var errGaveUp = errors.New("the caller gave up")

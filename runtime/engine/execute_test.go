@@ -53,7 +53,7 @@ func oneSpan(t *testing.T, spans *tracetest.InMemoryExporter) (attrs map[string]
 	}
 	attrs = map[string]string{}
 	for _, a := range list[0].Attributes {
-		attrs[string(a.Key)] = a.Value.Emit()
+		attrs[string(a.Key)] = a.Value.String()
 	}
 	return attrs, list[0].Status.Code == codes.Error
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -94,7 +93,7 @@ func dataFolder(t *testing.T) string {
 			t.Errorf("removing the data folder: %v", err)
 		}
 	})
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // passable on purpose
+	if err := os.Chmod(top, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	return top
@@ -398,5 +397,3 @@ func writeFile(t *testing.T, dir, name, content string) {
 		t.Error(err)
 	}
 }
-
-func rawJSON(s string) json.RawMessage { return json.RawMessage(s) }

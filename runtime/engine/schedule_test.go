@@ -45,14 +45,17 @@ func TestQueueOfASessionKeepsItsOrder(t *testing.T) {
 func TestConcurrencyIsLimitedForRootRuns(t *testing.T) {
 	onStores(t, func(t *testing.T, b *bench) {
 		const limit = 3
-		var now, most atomic.Int32
+		var now atomic.Int32
+		var mu sync.Mutex
+		var most int32
 		began, end := make(chan run.ID, 16), make(chan struct{})
 		b.agent("helper", says("ok"))
 		b.agent("train", func(ctx context.Context, task agent.Task, h agent.Host) (string, error) {
 			n := now.Add(1)
 			defer now.Add(-1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			}
+			mu.Lock()
+			most = max(most, n)
+			mu.Unlock()
 			if _, err := h.Delegate(ctx, agent.Delegation{Agent: "helper", Prompt: "x"}); err != nil {
 				return "", err // a child needs no room, else all would wait for each other
 			}
@@ -76,9 +79,23 @@ func TestConcurrencyIsLimitedForRootRuns(t *testing.T) {
 		for _, id := range ids {
 			wantState(t, b.ended(id), run.Done, run.Completed)
 		}
-		if most.Load() != limit {
-			t.Errorf("%d runs were live at once, want %d", most.Load(), limit)
+		if most != limit {
+			t.Errorf("%d runs were live at once, want %d", most, limit)
 		}
+	})
+}
+
+func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
+	onStores(t, func(t *testing.T, b *bench) {
+		b.agent("chat", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {
+			_, err := h.Ask(ctx, "k", "well?", nil)
+			return "", err
+		})
+		b.agent("quick", says("done"))
+		e := b.engine(func(o *engine.Options) { o.Concurrency = 1 })
+		waiting := e.start("chat")
+		wantState(t, b.ended(e.start("quick").ID), run.Done, run.Completed)
+		wantState(t, b.get(waiting.ID), run.Waiting, run.NoReason)
 	})
 }
 
@@ -230,7 +247,7 @@ func TestStoreOutageLosesNoLastWord(t *testing.T) {
 	})
 }
 
-// refusing store: it takes no batch with artifacts.
+// noArtifacts is a store that takes no batch with artifacts.
 type noArtifacts struct{ *store.Store }
 
 func (n noArtifacts) Append(ctx context.Context, b run.Batch) ([]*run.Event, error) {
@@ -329,7 +346,7 @@ func TestDeleteSessionTakesItsWorkspace(t *testing.T) {
 		if err := e.DeleteSession(t.Context(), r.Session); err != nil {
 			t.Fatal(err)
 		}
-		if gone(t, place) == false {
+		if !gone(t, place) {
 			t.Errorf("the workspace %s is still there", place)
 		}
 		for _, id := range []run.SessionID{r.Session, "", "../..", run.NewSessionID()} {

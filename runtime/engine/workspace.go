@@ -62,7 +62,7 @@ func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, 
 // own. Whose a workspace is, is the backend's business.
 func passable(dirs ...string) error {
 	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // passing through is what they are for
 			return err
 		}
 		info, err := os.Stat(dir)

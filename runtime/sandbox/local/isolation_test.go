@@ -44,13 +44,18 @@ for p in ("/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/weir/main.py", "/
     except OSError as e:
         pass
 print(open("/proc/self/status").read())
+print("MOUNT", [l for l in open("/proc/mounts").read().splitlines() if " /proc/sys " in l])
+print("ENV", sorted(os.environ))
+print("INIT", sorted(v.split(b"=")[0].decode() for v in open("/proc/1/environ", "rb").read().split(b"\0") if v))
 print("CODES", os.path.exists("/root"), os.path.exists("/home"), os.path.exists("/var"), os.path.exists("/tmp/x"))
 `)
 	out := runsPython(t, b, s)
 	if strings.Contains(out, "WROTE") {
 		t.Errorf("written: %s", out)
 	}
-	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "CODES False False False False"} {
+	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "MOUNT ['proc /proc/sys proc ro,",
+		"ENV ['HOME', 'LANG', 'PATH', 'PWD', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH', 'PYTHONUNBUFFERED', 'TMPDIR', 'USER', 'WEIR_EXECUTION', 'WEIR_RUN']",
+		"INIT ['LANG', 'PATH', 'WEIR_EXECUTION', 'WEIR_REPLICA', 'WEIR_RUN']", "CODES False False False False"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)
 		}
