@@ -67,7 +67,7 @@ func fill(v reflect.Value) {
 		v.Set(reflect.ValueOf(run.Point{Step: 1, Name: "loss", Value: 0.5, RunTag: "a", Stage: "train", At: noon}))
 		return
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // a payload has no other kinds; default says so
 	case reflect.String:
 		v.SetString("text")
 	case reflect.Bool:
@@ -271,7 +271,7 @@ func TestAnEventHasTheSameBytesEverywhere(t *testing.T) {
 	}
 
 	ctx, cancel := contextWithCancel(t)
-	next := open(t, ctx, api, `subscription{events(sessionId:"`+sesID+`"){`+fields+`}}`, nil)
+	next := open(ctx, t, api, `subscription{events(sessionId:"`+sesID+`"){`+fields+`}}`, nil)
 	var live []json.RawMessage
 	for len(live) < len(f.events) {
 		var batch struct{ Events []json.RawMessage }

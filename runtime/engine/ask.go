@@ -60,7 +60,7 @@ func (s *supervisor) ask(ctx context.Context, key, text string, schema json.RawM
 			break
 		}
 	}
-	if e := s.resume(ctx); err == nil {
+	if e := s.resume(); err == nil {
 		err = e
 	}
 	switch {
@@ -109,11 +109,13 @@ func (s *supervisor) wait(ctx context.Context, q run.Question, known bool) error
 	}
 	s.asked.waiting = s.asked.waiting || x.update != nil
 	s.asked.open++
+	s.parked.Store(s.asked.waiting)
+	s.e.nudge()
 	return nil
 }
 
 // resume says that the run is RUNNING again once nothing is waited for.
-func (s *supervisor) resume(ctx context.Context) error {
+func (s *supervisor) resume() error {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	s.asked.open--
@@ -129,6 +131,7 @@ func (s *supervisor) resume(ctx context.Context) error {
 		return err
 	}
 	s.asked.waiting = false
+	s.parked.Store(false)
 	return nil
 }
 

@@ -75,7 +75,6 @@ func undress(b []byte) []byte {
 		}
 		b = b[n:]
 	}
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	for {
 		b = bytes.TrimRight(b, blanks)
 		if len(b) == 0 || b[len(b)-1] != 'm' {
@@ -109,11 +108,14 @@ func colourCode(b []byte) int {
 // refuse makes the record of a line that is not JSON: plain, and a rejected
 // sample if it has the words of a metric line.
 func refuse(line, body []byte, reason string) []Record {
-	open := bytes.IndexByte(line, '{')
+	behind := line[bytes.IndexByte(line, '{'):]
 	for _, word := range [...]string{"metric", "chart_config", `"log"`} {
-		if bytes.Contains(line[open:], []byte(word)) {
+		if bytes.Contains(behind, []byte(word)) {
 			return []Record{{Rejected: sample(reason, body)}}
 		}
+	}
+	if bytes.Contains(line, []byte(`"metrics"`)) { // JSON over several lines
+		return []Record{{Rejected: sample(reason, body)}}
 	}
 	return nil
 }
@@ -146,7 +148,10 @@ type fields struct {
 func (f *fields) visit(s *scanner) func([]byte, value) {
 	return func(key []byte, v value) {
 		f.odd = f.odd || s.odd
-		switch text(key) {
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = []byte(`"` + text(key) + `"`)
+		}
+		switch string(key[1 : len(key)-1]) { // compared in place, without a copy
 		case "step":
 			f.step = v
 		case "metrics":

@@ -149,3 +149,16 @@ type UsageSnapshot struct {
 	At    time.Time
 	Usage Usage
 }
+
+// UsageRollup sums up the records of the runs that ended on a day. A run is
+// counted under its own model and provider, with no backend.
+type UsageRollup struct {
+	Day      time.Time // midnight UTC
+	Agent    string
+	Team     string
+	Model    string
+	Provider string
+	Backend  string
+	Runs     int64
+	Usage    Usage
+}

@@ -21,15 +21,17 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weirhq/weir/db/pgtest"
+	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/server/config"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	pgtest.Main(m, func() error {
 		http.DefaultClient.CloseIdleConnections()
-		os.Exit(code)
-	}))
+		return goleak.Find()
+	})
 }
 
 func none(string) string { return "" }
@@ -68,7 +70,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // dataFolder is one that a sandbox of another user can walk into.
 func dataFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "weir-app-") //nolint:usetesting // t.TempDir lies in a folder that others cannot walk into
+	dir, err := os.MkdirTemp("", "weir-app-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +239,7 @@ func TestRefusalsAreOneLine(t *testing.T) {
 		"port in use":      {[]string{"serve", "--listen", taken.Addr().String(), "--data", dir}, []string{taken.Addr().String(), "in use", "--listen"}},
 		"no such address":  {[]string{"demo", "--listen", "192.0.2.1:80"}, []string{"192.0.2.1:80", "token"}},
 		"data is a file":   {free(file), []string{file, "is a file", "--data"}},
-		"data in a file":   {free(file+"/x"), []string{file + "/x", "--data"}},
+		"data in a file":   {free(file + "/x"), []string{file + "/x", "--data"}},
 		"no agents folder": {free(dir, "--agents", dir+"/none"), []string{"--agents " + dir + "/none"}},
 		"bad database URL": {free(other, "--db", "mysql://x"), []string{"mysql"}},
 	} {
@@ -371,5 +373,64 @@ func TestDemoWithoutSandboxStartsNothingElse(t *testing.T) { // not parallel: it
 	srv.http.ServeHTTP(w, req)
 	if !strings.Contains(w.Body.String(), "FORBIDDEN") || !strings.Contains(w.Body.String(), "no working sandbox") {
 		t.Errorf("got %s", w.Body.String())
+	}
+}
+
+// A client of one server sees the events of a run that another server on the
+// same database works on.
+func TestTwoServersOnOnePostgres(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Database(t)
+	first := start(t, "serve", "--listen", "127.0.0.1:0", "--data", dataFolder(t), "--db", db, "--allow-unsandboxed")
+	var made struct{ CreateSession struct{ ID string } }
+	query(t, first, `mutation { createSession { id } }`, &made)
+	session := run.SessionID(made.CreateSession.ID)
+
+	// The second server takes no runs: its engine is not started.
+	l, err := listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	second, err := build(t.Context(), options{
+		cfg: config.Serve{Data: dataFolder(t), DB: db, Concurrency: 1}, agents: agent.NewSet(), listener: l, log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = second.stream.Run(ctx) })
+	var seqs []int64
+	ended := errors.New("ended")
+	started := make(chan struct{})
+	wg.Go(func() {
+		defer cancel()
+		close(started)
+		err := second.stream.Follow(ctx, session, 0, run.EventFilter{}, func(events []*run.Event) error {
+			for _, e := range events {
+				seqs = append(seqs, e.Seq)
+				if e.Type == run.TypeRunEnded {
+					return ended
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, ended) {
+			t.Errorf("the second server did not show the end: %v after %v", err, seqs)
+		}
+	})
+	<-started
+	query(t, first, fmt.Sprintf(`mutation { startRun(input: {agent: "script", sessionId: %q, command: ["echo", "hi"]}) { id } }`, session), &struct{}{})
+	wg.Wait()
+	for i, seq := range seqs {
+		if seq != int64(i)+1 {
+			t.Errorf("got the seqs %v", seqs)
+			break
+		}
+	}
+	if err := second.close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,30 +8,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 // plainAttr makes the command lead a session of its own and die with the server.
 func plainAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-}
-
-const plainCaveat = "the memory and disk limits hold for each process and each file, process and cpu limits are not enforced"
-
-// limitPlain sets what limits a process can have by itself. The command has
-// begun by then, but hardly got far.
-func limitPlain(pid int, l sandbox.Limits) {
-	set := func(resource int, value int64) {
-		_ = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: uint64(value), Max: uint64(value)}, nil) //nolint:gosec // not negative; the process may have ended
-	}
-	set(unix.RLIMIT_CORE, 0)
-	if l.DiskMiB > 0 {
-		set(unix.RLIMIT_FSIZE, l.DiskMiB<<20)
-	}
-	if l.MemoryMiB > 0 {
-		set(unix.RLIMIT_DATA, l.MemoryMiB<<20)
-	}
 }
 
 // awaitExit waits until the command has ended and leaves it unreaped, so that

@@ -9,15 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 const goneWait = 5 * time.Second
-
-const plainCaveat = "memory, disk, process and cpu limits are not enforced"
-
-func limitPlain(int, sandbox.Limits) {}
 
 func plainAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

@@ -73,7 +73,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		return f, err
 	}
 	plain, odd := oddEnv(env)
-	script := stubScript(p.ulimits(), odd)
+	have := p.backend.cgroups
+	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@" 5<&- 6>&-`
 	if len(script) >= maxEnvString {
 		return f, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
 	}
@@ -127,23 +128,6 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	}
 	f.argv = append([]string{"--args", strconv.Itoa(fd["args"]), "--", "/bin/sh", "-c", script, "weir"}, command...)
 	return f, err
-}
-
-// ulimits are the resource limits of each single process. They stand in for a
-// control group where the server may not make one.
-func (p *bwrapProcess) ulimits() string {
-	l := p.spec.Limits
-	s := "ulimit -c 0\n"
-	if l.DiskMiB > 0 {
-		s += fmt.Sprintf("ulimit -f %d\n", l.DiskMiB*(mib/512)) // blocks, as POSIX has them
-	}
-	if l.MemoryMiB > 0 && !p.backend.cgroups.has("memory") {
-		s += fmt.Sprintf("ulimit -d %d\n", l.MemoryMiB*1024)
-	}
-	if l.PIDs > 0 && !p.backend.cgroups.has("pids") {
-		s += fmt.Sprintf("ulimit -p %d 2>/dev/null || ulimit -u %d\n", l.PIDs, l.PIDs) // two shells, two letters
-	}
-	return s
 }
 
 // watch takes over a started bubblewrap.
@@ -236,7 +220,7 @@ func onlyChild(pid int) (int, error) {
 	if len(f) != 1 {
 		return 0, fmt.Errorf("looking for the command's process: found %d", len(f))
 	}
-	return strconv.Atoi(f[0]) //nolint:wrapcheck // written by the kernel
+	return strconv.Atoi(f[0])
 }
 
 // restrict puts a command that waits to be let go under the limits of its group.
