@@ -52,7 +52,7 @@ func server(t *testing.T, kind, replica, script string, as *syscall.Credential) 
 	t.Helper()
 	s := spec(t)
 	s.Replica = replica
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe") //nolint:gosec // this binary, also where its folder is closed to the user
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), childRole+"="+kind, "TEST_EXECUTION="+string(s.Execution), "TEST_REPLICA="+replica, "TEST_WORKSPACE="+s.Workspace, "TEST_SCRIPT="+script)
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
@@ -162,7 +162,7 @@ func TestServerWithoutRoot(t *testing.T) {
 		t.Error(err)
 	}
 	info, err := os.Stat(filepath.Join(s.Workspace, "made"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 61999 { //nolint:forcetypeassert // Linux
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 61999 {
 		t.Errorf("the file made: %v %v", info, err)
 	}
 }
