@@ -74,6 +74,12 @@ export async function loadAll(page: Page): Promise<void> {
   }
 }
 
+/** The last seq that the page holds. */
+export async function lastSeq(page: Page): Promise<number> {
+  const text = await page.locator('.log-extent').textContent();
+  return Number(text?.match(/[\d,]+$/)?.[0].replaceAll(',', '') ?? 0);
+}
+
 /** "Events 1–n" in the foot of the timeline. */
 export async function expectEvents(page: Page, last: number): Promise<void> {
   await expect(page.locator('.log-extent')).toHaveText(`Events 1–${last.toLocaleString('en')}`);

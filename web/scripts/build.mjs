@@ -3,7 +3,7 @@
 // committed build is current. With --check it builds into a temporary folder
 // and fails when that differs from dist.
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -52,6 +52,16 @@ function digest(root, files) {
   return all.digest('hex');
 }
 
+// Vite lists the packages that it bundled, but not the font that comes inside one of them.
+const fonts = `
+## Codicons font
+
+License: CC-BY-4.0. By: Microsoft Corporation. https://github.com/microsoft/vscode-codicons
+
+Bundled with monaco-editor as assets/codicon-*.ttf, unchanged. The license is at
+https://creativecommons.org/licenses/by/4.0/legalcode.
+`;
+
 function stamp(dist) {
   const built = walk(dist).filter((file) => relative(dist, file) !== 'BUILD.json');
   const text = { inputs: digest(repo, inputs()), outputs: digest(dist, built) };
@@ -61,6 +71,7 @@ function stamp(dist) {
 async function buildInto(dist) {
   process.chdir(web);
   await build({ root: web, logLevel: 'warn', build: { outDir: dist, emptyOutDir: true } });
+  appendFileSync(join(dist, 'licenses.md'), fonts);
   stamp(dist);
 }
 
