@@ -52,3 +52,10 @@ func (s *Store) Waiting() int {
 	defer s.w.mu.Unlock()
 	return len(s.w.queue)
 }
+
+// WriterExec runs a statement on the writer's connection. Only a fault may call
+// it: that runs in the writer.
+func (s *Store) WriterExec(query string) error {
+	_, err := s.w.conn.ExecContext(context.Background(), query)
+	return err
+}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,6 +13,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(killEnv); spec != "" {
+		os.Exit(killChild(spec))
+	}
 	pgtest.Main(m, func() error { return goleak.Find() })
 }
 
