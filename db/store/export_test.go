@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"sync/atomic"
 )
 
@@ -58,4 +59,31 @@ func (s *Store) Waiting() int {
 func (s *Store) WriterExec(query string) error {
 	_, err := s.w.conn.ExecContext(context.Background(), query)
 	return err
+}
+
+// WriterText gives the text that a query on the writer's connection results in.
+func (s *Store) WriterText(query string) (string, error) {
+	var out string
+	err := s.w.do(context.Background(), &op{logic: func(t *tx) error {
+		return t.query("test", query, func(rows *sql.Rows) error { return rows.Scan(&out) })
+	}})
+	return out, err
+}
+
+// WriterNumber is WriterText for a number.
+func (s *Store) WriterNumber(query string) (int64, error) {
+	var out int64
+	err := s.w.do(context.Background(), &op{logic: func(t *tx) error {
+		return t.query("test", query, func(rows *sql.Rows) error { return rows.Scan(&out) })
+	}})
+	return out, err
+}
+
+// IgnoreError runs two statements three times over and takes no notice of errors.
+func (s *Store) IgnoreError(ctx context.Context, first, second string) error {
+	return s.w.do(ctx, &op{logic: func(t *tx) error {
+		_, _ = t.exec("test", first)
+		_, _ = t.exec("test", second)
+		return nil
+	}})
 }
