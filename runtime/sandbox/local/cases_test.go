@@ -117,7 +117,7 @@ func runCase(t *testing.T, b backend, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(s.Workspace, want.Script), script, 0o755); err != nil { //nolint:gosec // is executed
+	if err := os.WriteFile(filepath.Join(s.Workspace, want.Script), script, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s.Command = []string{"./" + want.Script}

@@ -52,7 +52,7 @@ func server(t *testing.T, kind, replica, script string, as *syscall.Credential) 
 	t.Helper()
 	s := spec(t)
 	s.Replica = replica
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe") //nolint:gosec // this binary, also where its folder is closed to the user
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), childRole+"="+kind, "TEST_EXECUTION="+string(s.Execution), "TEST_REPLICA="+replica, "TEST_WORKSPACE="+s.Workspace, "TEST_SCRIPT="+script)
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
@@ -84,9 +84,17 @@ const daemons = "(setsid sh -c 'trap \"\" TERM; sleep 1000' &); sleep 1000 & ech
 
 func TestKilledServerLeavesNothing(t *testing.T) {
 	t.Parallel()
-	bubblewrap(t)
+	b := bubblewrap(t)
+	replica := "replica_" + string(run.NewID())
+	groups := func() []string {
+		left, err := filepath.Glob("/sys/fs/cgroup/*/weir-" + replica + "-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return left
+	}
 	for range 5 {
-		cmd, out, s := server(t, "bubblewrap", "r1", daemons, nil)
+		cmd, out, s := server(t, "bubblewrap", replica, daemons, nil)
 		expectLine(t, out, "up")
 		if n := len(labelledProcesses(string(s.Execution))); n < 3 {
 			t.Fatalf("only %d processes carry the label; the test looks for the wrong thing", n)
@@ -97,6 +105,12 @@ func TestKilledServerLeavesNothing(t *testing.T) {
 		_ = cmd.Wait() // was killed
 		eventually(t, "the sandbox ends with its server", func() bool { return len(labelledProcesses(string(s.Execution))) == 0 })
 	}
+	if killed, err := b.Reap(t.Context(), replica); err != nil || len(killed) > 0 {
+		t.Errorf("Reap found %v, %v", killed, err)
+	}
+	if left := groups(); len(left) > 0 {
+		t.Errorf("control groups left: %v", left)
+	}
 }
 
 func TestReapEndsWhatAPlainServerLeft(t *testing.T) {
@@ -104,12 +118,18 @@ func TestReapEndsWhatAPlainServerLeft(t *testing.T) {
 	b := local.NewPlain(local.Options{})
 	defer func() { _ = b.Close() }()
 	replica := "replica-" + string(run.NewID())
-	cmd, out, s := server(t, "plain", replica, daemons, nil)
+	cmd, out, s := server(t, "plain", replica, "echo $$; exec 2>&1; "+daemons, nil)
+	line, err := out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := "/proc/" + strings.TrimSpace(line)
 	expectLine(t, out, "up")
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // was killed
+	eventually(t, "the command itself dies with its server", func() bool { _, err := os.Stat(leader); return err != nil })
 	if len(labelledProcesses(string(s.Execution))) == 0 {
 		t.Fatal("nothing was left; the test shows nothing")
 	}
@@ -142,7 +162,7 @@ func TestServerWithoutRoot(t *testing.T) {
 		t.Error(err)
 	}
 	info, err := os.Stat(filepath.Join(s.Workspace, "made"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 61999 { //nolint:forcetypeassert // Linux
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 61999 {
 		t.Errorf("the file made: %v %v", info, err)
 	}
 }

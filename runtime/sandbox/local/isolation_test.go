@@ -32,7 +32,7 @@ func TestNothingOfTheHostCanBeChanged(t *testing.T) {
 	t.Parallel()
 	b := bubblewrap(t)
 	outside := filepath.Join(workspace(t), "target")
-	if err := os.WriteFile(outside, []byte("safe"), 0o666); err != nil { //nolint:gosec // anyone may, if they can reach it
+	if err := os.WriteFile(outside, []byte("safe"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	s := python(t, `
@@ -44,18 +44,25 @@ for p in ("/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/weir/main.py", "/
     except OSError as e:
         pass
 print(open("/proc/self/status").read())
+print("MOUNT", [l for l in open("/proc/mounts").read().splitlines() if " /proc/sys " in l])
+print("ENV", sorted(os.environ))
+print("INIT", sorted(v.split(b"=")[0].decode() for v in open("/proc/1/environ", "rb").read().split(b"\0") if v))
 print("CODES", os.path.exists("/root"), os.path.exists("/home"), os.path.exists("/var"), os.path.exists("/tmp/x"))
 `)
 	out := runsPython(t, b, s)
 	if strings.Contains(out, "WROTE") {
 		t.Errorf("written: %s", out)
 	}
-	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "CODES False False False False"} {
+	for _, want := range []string{
+		"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "MOUNT ['proc /proc/sys proc ro,",
+		"ENV ['HOME', 'LANG', 'PATH', 'PWD', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH', 'PYTHONUNBUFFERED', 'TMPDIR', 'USER', 'WEIR_EXECUTION', 'WEIR_RUN']",
+		"INIT ['LANG', 'PATH', 'WEIR_EXECUTION', 'WEIR_REPLICA', 'WEIR_RUN']", "CODES False False False False",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
-	if got, err := os.ReadFile(outside); err != nil || string(got) != "safe" { //nolint:gosec // made above
+	if got, err := os.ReadFile(outside); err != nil || string(got) != "safe" {
 		t.Errorf("the file outside is %q, %v", got, err)
 	}
 }
@@ -105,7 +112,7 @@ func TestRestartedSandboxKeepsTheWorkspaceAndNothingElse(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the workspace is %v, %v", info.Mode(), err)
 	}
-	if host, err := os.Stat("/etc/passwd"); err != nil || host.Sys().(*syscall.Stat_t).Uid != 0 { //nolint:forcetypeassert // Linux
+	if host, err := os.Stat("/etc/passwd"); err != nil || host.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("a link out of the workspace was followed: %v %v", host, err)
 	}
 }
@@ -122,7 +129,7 @@ func TestTheSandboxUserIsNotRoot(t *testing.T) {
 		t.Errorf("stdout %q", out)
 	}
 	info, err := os.Stat(filepath.Join(s.Workspace, "made"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != local.DefaultUID { //nolint:forcetypeassert // Linux
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != local.DefaultUID {
 		t.Errorf("the file made in the workspace: %v %v", info, err)
 	}
 }
@@ -134,7 +141,7 @@ func TestAnUnreachableWorkspaceIsExplained(t *testing.T) {
 		skip(t, "needs root")
 	}
 	s := shell(t, "true")
-	if err := os.Chmod(filepath.Dir(s.Workspace), 0o700); err != nil { //nolint:gosec // closed on purpose
+	if err := os.Chmod(filepath.Dir(s.Workspace), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	_, err := b.Start(t.Context(), s)
@@ -373,10 +380,10 @@ func TestProbeKnowsTheRemedies(t *testing.T) {
 	} {
 		fake := filepath.Join(dir, "bwrap")
 		script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo bubblewrap 0.8.0; exit; fi\ncat >&2 <<'END'\n" + words + "\nEND\nexit 1\n"
-		if err := os.WriteFile(fake, []byte(script), 0o755); err != nil { //nolint:gosec // is executed
+		if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // by another user
+		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		b := local.NewBubblewrap(local.Options{Bwrap: fake})
@@ -389,7 +396,7 @@ func TestProbeKnowsTheRemedies(t *testing.T) {
 		}
 	}
 	old := filepath.Join(dir, "old")
-	if err := os.WriteFile(old, []byte("#!/bin/sh\necho bubblewrap 0.6.1\n"), 0o755); err != nil { //nolint:gosec // is executed
+	if err := os.WriteFile(old, []byte("#!/bin/sh\necho bubblewrap 0.6.1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	b := local.NewBubblewrap(local.Options{Bwrap: old})

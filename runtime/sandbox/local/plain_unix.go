@@ -92,7 +92,7 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) //nolint:wrapcheck // the caller's own
+		return nil, context.Cause(ctx)
 	}
 	if info, err := os.Stat(spec.Workspace); err != nil || !info.IsDir() {
 		return nil, run.Errorf(run.Internal, "the workspace %s does not exist or is not a folder", spec.Workspace)

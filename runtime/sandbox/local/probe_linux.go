@@ -36,7 +36,7 @@ func (b *Bubblewrap) probe(ctx context.Context) error {
 	if b.root && b.uid == 0 {
 		return run.Errorf(run.Unavailable, "a server that runs as root needs another user id for its sandboxes")
 	}
-	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output() //nolint:gosec // the operator's path
+	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output()
 	if err != nil {
 		return run.Errorf(run.Unavailable, "%s --version failed: %w", b.opts.Bwrap, err)
 	}

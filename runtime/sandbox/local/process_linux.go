@@ -220,7 +220,7 @@ func onlyChild(pid int) (int, error) {
 	if len(f) != 1 {
 		return 0, fmt.Errorf("looking for the command's process: found %d", len(f))
 	}
-	return strconv.Atoi(f[0]) //nolint:wrapcheck // written by the kernel
+	return strconv.Atoi(f[0])
 }
 
 // restrict puts a command that waits to be let go under the limits of its group.
