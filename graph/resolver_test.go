@@ -357,23 +357,31 @@ func TestUsualOperationsAreWithinTheLimits(t *testing.T) {
 // A feed that fails ends the stream, and the transport is told why.
 func TestAFailingFeedIsReported(t *testing.T) {
 	t.Parallel()
-	f := newFake()
-	f.follow = func(_ context.Context, _ int64, send func([]*run.Event) error) error {
-		if err := send([]*run.Event{event(1, &run.Warning{Text: "w"})}); err != nil {
-			return err
-		}
-		return errBoom
-	}
-	api := setup(t, f)
-	ctx, outcome := Watch(t.Context())
-	next := open(ctx, t, api, `subscription{events(sessionId:"`+sesID+`"){seq}}`, nil)
-	data(t, next(t))
-	if r := next(t); r.Data != nil {
-		t.Fatalf("the stream goes on: %s", r.Data)
-	}
-	api.Wait()
-	if err := outcome(); !errors.Is(err, errBoom) {
-		t.Errorf("the outcome is %v", err)
+	for name, end := range map[string]func() error{
+		"ByAnError": func() error { return errBoom },
+		"ByAPanic":  func() error { panic(errBoom) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			f.follow = func(_ context.Context, _ int64, send func([]*run.Event) error) error {
+				if err := send([]*run.Event{event(1, &run.Warning{Text: "w"})}); err != nil {
+					return err
+				}
+				return end()
+			}
+			api := setup(t, f)
+			ctx, outcome := Watch(t.Context())
+			next := open(ctx, t, api, `subscription{events(sessionId:"`+sesID+`"){seq}}`, nil)
+			data(t, next(t))
+			if r := next(t); r.Data != nil {
+				t.Fatalf("the stream goes on: %s", r.Data)
+			}
+			api.Wait()
+			if err := outcome(); err == nil || !strings.Contains(err.Error(), errBoom.Error()) {
+				t.Errorf("the outcome is %v", err)
+			}
+		})
 	}
 }
 

@@ -32,8 +32,8 @@ type Source interface {
 
 // Options tune a Stream; zero fields take the defaults.
 type Options struct {
-	RingEvents int // recent events kept per followed session (1024)
-	RingBytes  int // and their bytes (1 MiB)
+	RingEvents int // recent events kept per followed session (4096)
+	RingBytes  int // and their bytes (2 MiB)
 	SendEvents int // events per send (256)
 	SendBytes  int // and their bytes (256 KiB); one larger event is sent alone
 	PageEvents int // events per page read from the store (256)
@@ -50,8 +50,8 @@ func (o Options) withDefaults() Options {
 			*v = d
 		}
 	}
-	def(&o.RingEvents, 1024)
-	def(&o.RingBytes, 1<<20)
+	def(&o.RingEvents, 4096)
+	def(&o.RingBytes, 2<<20)
 	def(&o.SendEvents, 256)
 	def(&o.SendBytes, 256<<10)
 	def(&o.PageEvents, 256)

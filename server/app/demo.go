@@ -186,7 +186,7 @@ func (s *server) startExamples(ctx context.Context, out io.Writer, wait bool) er
 	fmt.Fprintf(out, "Playground     %s/playground\n", s.url())
 	for _, b := range s.sandboxes.found {
 		if b.Isolation != "" {
-			fmt.Fprintf(out, "No sandbox     the examples run as plain processes, and nothing else can be started\n")
+			fmt.Fprintf(out, "No sandbox     the examples run as plain processes, and nothing else can be started.\n               %s\n", b.Reason)
 		} else if b.Reason != "" {
 			fmt.Fprintf(out, "Sandbox        %s: %s\n", b.Backend, b.Reason)
 		}

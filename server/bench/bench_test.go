@@ -178,7 +178,7 @@ func check(b *testing.B, name string, ratio, limit float64, most bool) {
 // eachStore runs a benchmark on SQLite and on a PostgreSQL that flushes as in earnest.
 func eachStore(b *testing.B, f func(b *testing.B, url string)) {
 	b.Run("sqlite", func(b *testing.B) { f(b, "") })
-	b.Run("postgres", func(b *testing.B) { f(b, pgtest.Start(b).URL()) })
+	b.Run("postgres", func(b *testing.B) { f(b, pgtest.Start(b).Database(b)) })
 }
 
 func rounds() int {

@@ -23,7 +23,7 @@ func BenchmarkDelivery(b *testing.B) {
 		delivery(b, newRig(b, ""), bareSQLite(b))
 	})
 	b.Run("postgres", func(b *testing.B) {
-		url := pgtest.Start(b).URL()
+		url := pgtest.Start(b).Database(b)
 		delivery(b, newRig(b, url), barePostgres(b, url))
 	})
 }

@@ -16,7 +16,7 @@ func TestPostgresOutage(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	cluster := pgtest.Start(t)
-	s := newServer(t, cluster.URL())
+	s := newServer(t, cluster.Database(t))
 	s.start()
 	r := s.startRun(map[string]any{"agent": "script", "code": fmt.Sprintf(writerCode, 1500, 8.0)})
 	s.waitOutput(r, "plain line 100")
@@ -28,7 +28,7 @@ func TestPostgresOutage(t *testing.T) {
 		defer close(finished)
 		sub.steady(ctx, ended)
 	}()
-	cluster.Stop()
+	cluster.Stop(t)
 	eventually(t, 15*time.Second, "a start is refused as UNAVAILABLE", func() error {
 		err := s.try(`mutation { startRun(input: {agent: "script", command: ["true"]}) { id } }`, nil, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "UNAVAILABLE") {
@@ -37,7 +37,7 @@ func TestPostgresOutage(t *testing.T) {
 		return nil
 	})
 	<-time.After(2 * time.Second) // long enough for writes to pile up
-	cluster.Start()
+	cluster.Start(t)
 	got := s.waitStatus(r.ID, 60*time.Second, "DONE", "FAILED")
 	if got.Status != "DONE" {
 		t.Errorf("the run ended %s: %s", got.Status, deref(got.Error))

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,16 +53,19 @@ func TestResume(t *testing.T) {
 	total := seconds(t, "WEIR_RESUME_SECONDS", 30)
 	onBothStores(t, func(t *testing.T, url string) {
 		t.Parallel()
-		s := newServer(t, url)
+		s := newServer(t, url, "--agents", chatterFolder(t, total-5*time.Second))
 		s.start()
 		const sessions, subscribers = 5, 50
-		const lines = 20000 / sessions / 2 // a metric line is two events: its output and its points
 		runs := make([]startedRun, sessions)
 		for i := range runs {
-			runs[i] = s.startRun(map[string]any{"agent": "script", "code": fmt.Sprintf(writerCode, lines, (total - 2*time.Second).Seconds())})
+			if i < 2 { // lines that come together are one event: the busier the server, the fewer
+				runs[i] = s.startRun(map[string]any{"agent": "script", "code": fmt.Sprintf(writerCode, 4000, (total - 2*time.Second).Seconds())})
+			} else {
+				runs[i] = s.startRun(map[string]any{"agent": "chatter", "prompt": "go"})
+			}
 		}
 		ended := make(chan struct{})
-		ctx := background(t, total+2*time.Minute)
+		ctx := background(t, total+4*time.Minute)
 		var wg sync.WaitGroup
 		subs := make([]*reader, subscribers)
 		for i := range subs {
@@ -69,7 +74,7 @@ func TestResume(t *testing.T) {
 			wg.Go(func() { subs[i].follow(ctx, ended) })
 		}
 		for _, r := range runs {
-			if got := s.waitStatus(r.ID, total+time.Minute, "DONE", "FAILED", "TIMED_OUT", "CANCELLED"); got.Status != "DONE" {
+			if got := s.waitStatus(r.ID, total+2*time.Minute, "DONE", "FAILED", "TIMED_OUT", "CANCELLED"); got.Status != "DONE" {
 				t.Errorf("run %s ended %s: %v", r.ID, got.Status, got.Error)
 			}
 		}
@@ -98,6 +103,25 @@ func TestResume(t *testing.T) {
 		}
 		t.Logf("%d events, %d subscribers over %d connections", events, subscribers, connections)
 	})
+}
+
+// chatterFolder holds an agent that has 4,500 thoughts, in bursts over the given time.
+func chatterFolder(t *testing.T, total time.Duration) string {
+	t.Helper()
+	dir := dataFolder(t)
+	const bursts = 60
+	var b strings.Builder
+	b.WriteString("name: chatter\ndriver: replay\nturns:\n")
+	for i := range bursts {
+		for j := range 75 {
+			fmt.Fprintf(&b, "  - thought: thought %d of burst %d\n", j, i)
+		}
+		fmt.Fprintf(&b, "  - delaySeconds: %.3f\n", total.Seconds()/bursts/2)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "chatter.yaml"), []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func randomFilter(i int, run string) filter {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/weirhq/weir/db/pgtest"
 )
 
 // binary is the built weir, made once for all tests of this package.
@@ -40,15 +42,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "building weir: %v\n%s", err, out)
 			return 1
 		}
-		code := m.Run()
-		http.DefaultClient.CloseIdleConnections()
-		if code == 0 {
-			if err := goleak.Find(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-		}
-		return code
+		return pgtest.Run(m, func() error {
+			http.DefaultClient.CloseIdleConnections()
+			return goleak.Find()
+		})
 	}())
 }
 
@@ -242,13 +239,9 @@ func processesWith(marker string) []string {
 // need skips loudly on a laptop and fails in CI.
 func need(t *testing.T, ok bool, what string) {
 	t.Helper()
-	if ok {
-		return
+	if !ok {
+		pgtest.Need(t, what+" is missing")
 	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("missing in CI: " + what)
-	}
-	t.Skip("SKIPPED, missing: " + what)
 }
 
 func background(t *testing.T, limit time.Duration) context.Context {

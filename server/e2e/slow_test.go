@@ -85,7 +85,7 @@ for i in range(3000):
 			}
 			return nil
 		})
-		if !strings.Contains(s.out.String(), "stall") {
+		if !strings.Contains(s.out.String(), "websocket cut") {
 			t.Error("the log does not say why the client was cut")
 		}
 		// What its socket still held ends in the cut; from there it resumes.

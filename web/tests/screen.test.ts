@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { maxColumns } from '../src/app/terminal/line';
+import { PlainLines } from '../src/app/terminal/plainlines';
 import { maxLines, Screen } from '../src/app/terminal/screen';
 
 function lines(...chunks: string[]): string[] {
@@ -112,5 +113,22 @@ describe('colours', () => {
     screen.write('STDOUT', '\x1b[32ma\nb\x1b[999;38mc');
     expect(screen.lines[1]?.spans[0]).toEqual({ text: 'b', style: { fg: 2 } });
     expect(screen.lines[1]?.text).toBe('bc');
+  });
+});
+
+describe('metric lines', () => {
+  it('are told from plain ones, also while a line is being written', () => {
+    const screen = new Screen();
+    const view = new PlainLines();
+    for (let i = 0; i < 300; i++) screen.write('STDOUT', `{"step": ${i}, "metrics": {"loss": 1}}\nplain ${i}\n`);
+    screen.write('STDERR', '{"step": 1, "metrics": {}}\n');
+    screen.write('STDOUT', '{"step": 9');
+    expect(view.of(screen)).toMatchObject({ metric: 300 });
+    screen.write('STDOUT', ', "metric": "loss", "value": 1}');
+    const { plain, metric } = view.of(screen);
+    expect(metric).toBe(301);
+    expect(plain.length).toBe(301);
+    expect(plain.at(-1)?.stderr).toBe(true);
+    expect(plain.slice(0, 300).map((line) => line.text)).toEqual(Array.from({ length: 300 }, (_, i) => `plain ${i}`));
   });
 });

@@ -9,9 +9,7 @@ import { GraphiQL } from 'graphiql';
 import { createClient } from 'graphql-ws';
 import { createRoot } from 'react-dom/client';
 
-const start = `# Weir's GraphQL API. Ctrl+Enter runs the operation under the cursor.
-
-query Server {
+const start = `query Server {
   server { version store sandboxes { backend available reason } }
   sessions(first: 5) { nodes { id title state } }
 }
@@ -26,5 +24,11 @@ if (root) {
     shouldRetry: () => true,
   });
   const fetcher = createGraphiQLFetcher({ url: '/graphql', wsClient });
-  createRoot(root).render(<GraphiQL fetcher={fetcher} defaultQuery={start} />);
+  createRoot(root).render(
+    <GraphiQL fetcher={fetcher} defaultQuery={start}>
+      <GraphiQL.Logo>
+        <a href="/">Weir</a>
+      </GraphiQL.Logo>
+    </GraphiQL>,
+  );
 }

@@ -10,6 +10,7 @@ import {
 import { pause } from '../api/backoff';
 import { client, connection } from '../api/client';
 import { problemText } from '../api/errors';
+import { followLatest } from '../api/latest';
 import { toLong } from '../api/long';
 import { Signal } from '../api/signal';
 import { maxBuckets } from '../curves/curve';
@@ -54,9 +55,7 @@ export class SessionController {
     });
     void this.stream.run(this.#over.signal);
     void this.#loadCurves();
-    const runs = client.subscription(SessionRunsDocument, { sessionId: id }).subscribe((result) => {
-      if (result.data) this.runs.put([result.data.runs]);
-    });
+    const stop = followLatest(SessionRunsDocument, { sessionId: id }, (data) => this.runs.put([data.runs]));
     let times = 0;
     const connected = () => {
       const state = connection.state.get();
@@ -64,7 +63,7 @@ export class SessionController {
       times = state.times;
       void this.#refresh();
     };
-    this.#undo.push(() => runs.unsubscribe(), connection.state.subscribe(connected));
+    this.#undo.push(stop, connection.state.subscribe(connected));
     connected();
   }
 

@@ -18,6 +18,8 @@ interface Props<T> {
   prepends?: number;
   render: (item: T, index: number) => ReactElement;
   onTop?: () => void;
+  /** The item to begin at, instead of the end. */
+  startAt?: number;
   role?: string;
   label: string;
   className?: string;
@@ -31,11 +33,21 @@ const nearTop = 400;
  * A virtual list that follows its end. Following is the reader's will, not a
  * distance: scrolling up leaves it, reaching the end, End or the pill takes it up.
  */
-export function FollowList<T>({ items, version, prepends = 0, render, onTop, role, label, className }: Props<T>) {
+export function FollowList<T>({
+  items,
+  version,
+  prepends = 0,
+  render,
+  onTop,
+  startAt,
+  role,
+  label,
+  className,
+}: Props<T>) {
   const list = useRef<VListHandle>(null);
-  const following = useRef(true);
+  const following = useRef(startAt === undefined);
   const lastPrepends = useRef(prepends);
-  const [left, setLeft] = useState<number | null>(null);
+  const [left, setLeft] = useState<number | null>(startAt === undefined ? null : items.length);
   const shift = prepends !== lastPrepends.current;
 
   // virtua wants a new identity when the content changed, and reads by index.
@@ -65,6 +77,11 @@ export function FollowList<T>({ items, version, prepends = 0, render, onTop, rol
     lastPrepends.current = prepends;
     if (following.current) toEnd();
   }, [version, items.length]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only where to begin
+  useLayoutEffect(() => {
+    if (startAt !== undefined) list.current?.scrollToIndex(startAt, { align: 'start' });
+  }, []);
 
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.target !== event.currentTarget) return;

@@ -7,8 +7,9 @@ import {
   RootRunsDocument,
   type SessionLineFragment,
 } from '../../gql/graphql';
-import { client, connection } from '../api/client';
+import { connection } from '../api/client';
 import { problemText } from '../api/errors';
+import { followLatest } from '../api/latest';
 import { isFinal } from '../session/runs';
 import { ago, cost, seconds } from '../ui/format';
 import { useNow, useSignal, useTitle } from '../ui/hooks';
@@ -36,12 +37,10 @@ export function HomePage() {
         again({ requestPolicy: 'network-only' });
       }, refreshMs);
     };
-    const runs = client.subscription(RootRunsDocument, {}).subscribe((message) => {
-      if (message.data) soon();
-    });
+    const stop = followLatest(RootRunsDocument, {}, soon);
     return () => {
       clearTimeout(timer);
-      runs.unsubscribe();
+      stop();
     };
   }, [again]);
   useEffect(() => {
@@ -119,11 +118,13 @@ function SessionLine({ session, run, now }: LineProps) {
         <Foreign text={session.title || run?.agent || 'Session'} />
         <span className="quiet mono session-id">{session.id}</span>
       </span>
-      {run ? (
-        <StatusBadge status={run.status} reason={run.exitReason} />
-      ) : (
-        <span className="quiet mono">{session.state ?? 'empty'}</span>
-      )}
+      <span className="session-status">
+        {run ? (
+          <StatusBadge status={run.status} reason={run.exitReason} />
+        ) : (
+          <span className="quiet mono">{session.state ?? 'empty'}</span>
+        )}
+      </span>
       <span className="quiet num session-numbers">
         {time !== null && <span>{seconds(Math.max(0, time))}</span>}
         {run && isFinal(run.status) && cost(run.usageInclusive) && <span>{cost(run.usageInclusive)}</span>}

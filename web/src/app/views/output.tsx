@@ -1,5 +1,6 @@
 import { memo, useState } from 'react';
 import type { Line, Span } from '../terminal/line';
+import { PlainLines } from '../terminal/plainlines';
 import type { Screen } from '../terminal/screen';
 import type { Style } from '../terminal/style';
 import { FollowList } from '../ui/followlist';
@@ -9,13 +10,23 @@ import { visible } from '../ui/text';
 const previewLines = 12;
 const shownColumns = 2_000;
 
-/** What a program wrote. Only text: control sequences were dealt with by the screen. */
+const plainLines = new WeakMap<Screen, PlainLines>();
+
+/**
+ * What a program wrote. Only text: control sequences were dealt with by the screen.
+ * Metric lines are curves already; they are counted and shown on demand.
+ */
 export function Output({ screen, version }: { screen: Screen; version: number }) {
   const [all, setAll] = useState(false);
-  const [plainOnly, setPlainOnly] = useState(false);
-  const lines = plainOnly ? screen.lines.filter((line) => !isMetricLine(line)) : screen.lines;
-  const hasMetrics = plainOnly || screen.lines.slice(0, 200).some(isMetricLine);
+  const [withMetrics, setWithMetrics] = useState(false);
   if (screen.lines.length === 0) return null;
+  let view = plainLines.get(screen);
+  if (!view) {
+    view = new PlainLines();
+    plainLines.set(screen, view);
+  }
+  const { plain, metric } = view.of(screen);
+  const lines = withMetrics ? screen.lines : plain;
   const hidden = Math.max(0, lines.length - previewLines);
   return (
     <div className="output">
@@ -29,39 +40,35 @@ export function Output({ screen, version }: { screen: Screen; version: number })
           render={(line) => <OutputLine key={line.number} line={line} version={line.version} />}
         />
       ) : (
-        <div className="output-tail">
-          {lines.slice(-previewLines).map((line) => (
-            <OutputLine key={line.number} line={line} version={line.version} />
-          ))}
-          {lines.length === 0 && <p className="quiet">Only metric lines so far.</p>}
-        </div>
+        lines.length > 0 && (
+          <div className="output-tail">
+            {lines.slice(-previewLines).map((line) => (
+              <OutputLine key={line.number} line={line} version={line.version} />
+            ))}
+          </div>
+        )
       )}
-      {(hidden > 0 || all || hasMetrics) && (
+      {(hidden > 0 || all || metric > 0) && (
         <div className="output-tools">
           {(hidden > 0 || all) && (
             <button type="button" className="link" aria-expanded={all} onClick={() => setAll(!all)}>
               {all ? 'Show the end only' : `${count(hidden)} more above`}
             </button>
           )}
-          {hasMetrics && (
-            <button type="button" className="link" aria-pressed={plainOnly} onClick={() => setPlainOnly(!plainOnly)}>
-              {plainOnly ? 'Show metric lines' : 'Hide metric lines'}
+          {metric > 0 && (
+            <button
+              type="button"
+              className="link"
+              aria-pressed={withMetrics}
+              onClick={() => setWithMetrics(!withMetrics)}
+            >
+              {withMetrics ? `Hide ${plural(metric, 'metric line')}` : `Show ${plural(metric, 'metric line')}`}
             </button>
           )}
         </div>
       )}
     </div>
   );
-}
-
-const metricLines = new WeakMap<Line, { version: number; is: boolean }>();
-
-function isMetricLine(line: Line): boolean {
-  const known = metricLines.get(line);
-  if (known?.version === line.version) return known.is;
-  const is = !line.stderr && /^\s*\{.*"(?:metrics?|chart_config|log)"\s*:/.test(line.text.slice(0, 4_000));
-  metricLines.set(line, { version: line.version, is });
-  return is;
 }
 
 const OutputLine = memo(function OutputLine({ line }: { line: Line; version: number }) {

@@ -7,7 +7,6 @@ import type {
   ExecutionRow,
   FilesRow,
   HoleRow,
-  MediaRow,
   MessageRow,
   NoteRow,
   RunRow,
@@ -20,6 +19,7 @@ import { useRow } from '../ui/hooks';
 import { LongText, pretty } from '../ui/longtext';
 import { StatusBadge } from '../ui/status';
 import { Foreign, visible } from '../ui/text';
+import { Media } from './media';
 import { Output } from './output';
 import { QuestionCard } from './question';
 
@@ -284,21 +284,6 @@ function Files({ row }: { row: FilesRow }) {
       </ul>
       {row.files.length > 50 && <p className="quiet">and {count(row.files.length - 50)} more</p>}
     </div>
-  );
-}
-
-function Media({ row }: { row: MediaRow }) {
-  return (
-    <section className="card">
-      <div className="card-head">
-        <strong>{row.media.toLowerCase().replaceAll('_', ' ')}</strong>
-        <Foreign className="one-line mono" text={row.name} />
-        <span className="card-state quiet num">step {row.step}</span>
-      </div>
-      <div className="card-body">
-        <LongText mono text={pretty(row.data)} />
-      </div>
-    </section>
   );
 }
 

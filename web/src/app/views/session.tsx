@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useState } from 'react';
 import { SessionController } from '../session/controller';
+import type { AnyRow } from '../session/rows';
 import { isFinal, type RunInfo } from '../session/runs';
 import { FollowList } from '../ui/followlist';
 import { cost, count, plural, seconds, usageParts } from '../ui/format';
@@ -128,7 +129,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
           {visible(problem)}
         </p>
       )}
-      {receipt && <Receipt receipt={receipt} />}
+      {receipt && <Receipt receipt={receipt} asked={receipt === shownReceipt} />}
     </header>
   );
 }
@@ -166,6 +167,7 @@ function TimelinePane({ session }: { session: SessionController }) {
           label="Events"
           className="timeline-list"
           onTop={() => void stream.older()}
+          startAt={linkedRow(store.rows)}
           render={(row) => <RowView key={row.key} row={row} session={session} />}
         />
       )}
@@ -174,4 +176,11 @@ function TimelinePane({ session }: { session: SessionController }) {
       </p>
     </section>
   );
+}
+
+/** The row that the address names (#seq-123), if it is loaded. */
+function linkedRow(rows: readonly AnyRow[]): number | undefined {
+  const seq = Number(/^#seq-(\d+)$/.exec(location.hash)?.[1]);
+  const index = rows.findIndex((row) => row.seq <= seq && seq <= row.lastSeq);
+  return index < 0 ? undefined : index;
 }
