@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"slices"
 	"strings"
@@ -179,6 +180,20 @@ func check(b *testing.B, name string, ratio, limit float64, most bool) {
 func eachStore(b *testing.B, f func(b *testing.B, url string)) {
 	b.Run("sqlite", func(b *testing.B) { f(b, "") })
 	b.Run("postgres", func(b *testing.B) { f(b, pgtest.Start(b).Database(b)) })
+}
+
+// dsn turns a test cluster's URL into the driver's own form, which names the
+// socket file.
+func dsn(url string) string {
+	u, err := neturl.Parse(url)
+	if err != nil {
+		panic(err)
+	}
+	host := u.Query().Get("host")
+	if host == "" {
+		return url
+	}
+	return "unix://" + u.User.Username() + "@" + u.Path[1:] + host + "/.s.PGSQL.5432?sslmode=disable"
 }
 
 func rounds() int {

@@ -124,7 +124,7 @@ func bareSQLite(b *testing.B) func() {
 
 func barePostgres(b *testing.B, url string) func() {
 	b.Helper()
-	db := sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(url)))
+	db := sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(dsn(url))))
 	db.SetMaxOpenConns(1)
 	b.Cleanup(func() { _ = db.Close() })
 	if _, err := db.ExecContext(b.Context(), `CREATE TABLE bare (a BIGINT, b BIGINT, c TEXT, PRIMARY KEY (a, b))`); err != nil {
@@ -133,7 +133,7 @@ func barePostgres(b *testing.B, url string) func() {
 	body, n := strings.Repeat("thinking ", 24), 0
 	return func() {
 		n++
-		if _, err := db.ExecContext(context.Background(), bareRow+`(?, ?, ?)`, 1, n, body); err != nil {
+		if _, err := db.ExecContext(context.Background(), bareRow+`($1, $2, $3)`, 1, n, body); err != nil {
 			b.Error(err)
 		}
 	}
