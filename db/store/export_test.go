@@ -38,3 +38,17 @@ func (s *Store) Exec(ctx context.Context, query string) error {
 		return err
 	}})
 }
+
+// Count gives the number that a query results in.
+func (s *Store) Count(ctx context.Context, query string) (int64, error) {
+	var n int64
+	err := s.read.NewRaw(query).Scan(ctx, &n)
+	return n, err
+}
+
+// Waiting is the number of ops in the queue.
+func (s *Store) Waiting() int {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return len(s.w.queue)
+}
