@@ -121,13 +121,8 @@ func (s *supervisor) closing(ctx context.Context, out outcome) (run.Batch, error
 	default:
 	}
 	if s.run.Parent == "" {
-		b.Questions = s.openQuestions(ctx, now)
-		for _, q := range b.Questions {
-			b.Drafts = append(b.Drafts, run.Draft{
-				At: now, Run: q.Run, Agent: s.run.Agent, Stage: s.run.Stage,
-				Payload: &run.QuestionAnswered{QuestionID: q.ID, Outcome: run.QuestionCancelled},
-			})
-		}
+		questions, drafts := s.cancelQuestions(ctx, now)
+		b.Questions, b.Drafts = questions, append(b.Drafts, drafts...)
 		if !out.silent {
 			add(&run.StateChanged{State: label, Status: to.Status})
 			u.SessionTo = &label

@@ -436,6 +436,18 @@ func TestOnStartComesBeforeTheFirstChunk(t *testing.T) {
 	}
 }
 
+func TestABlockedOnStartDoesNotHoldTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess()
+		o := sandbox.Options{OnStart: func(context.Context, sandbox.Started) error { time.Sleep(time.Hour); return nil }}
+		res, err := sandbox.Run(t.Context(), &scripted{p: p}, aSpec(), &sink{}, o)
+		if d := res.ProcessGoneAt.Sub(res.SignalledAt); err != nil || res.Class != run.ClassTimeout || d != 5*time.Second || res.Elapsed > 2*time.Minute {
+			t.Errorf("%+v %v", res, err)
+		}
+	})
+}
+
 func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	const line = "{\"step\":1,\"metrics\":{\"a\":1}}\n"
