@@ -362,6 +362,8 @@ func (p *bwrapProcess) abandon() {
 		<-p.exited
 		if p.first != nil {
 			p.first.gone(goneWait)
+		} else { // the start broke off before the namespace's first process was known
+			killLabelled(context.Background(), goneWait, labelExecution+"="+string(p.spec.Execution)+"\x00")
 		}
 	}
 	p.cleanUp()
