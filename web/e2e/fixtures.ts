@@ -51,16 +51,27 @@ export async function expectAccessible(page: Page, except: string[] = []): Promi
   expect(bad).toEqual([]);
 }
 
-/** Every seq that came over the page's WebSocket, in the order of arrival. */
-export function watchSeqs(page: Page): number[] {
-  const seqs: number[] = [];
+/** The seqs that came over each of the page's WebSockets, in the order of arrival. */
+export function watchSeqs(page: Page): number[][] {
+  const sockets: number[][] = [];
   page.on('websocket', (socket) => {
+    const seqs: number[] = [];
+    sockets.push(seqs);
     socket.on('framereceived', ({ payload }) => {
       const message = JSON.parse(payload.toString());
       for (const event of message.payload?.data?.events ?? []) seqs.push(Number(event.seq));
     });
   });
-  return seqs;
+  return sockets;
+}
+
+/** Loads the log from its beginning, page by page. */
+export async function loadAll(page: Page): Promise<void> {
+  const extent = page.locator('.log-extent');
+  for (let now = await extent.textContent(); !now?.startsWith('Events 1–'); now = await extent.textContent()) {
+    await page.getByRole('button', { name: /^Load older events/ }).click();
+    await expect(extent).not.toHaveText(now ?? '');
+  }
 }
 
 /** "Events 1–n" in the foot of the timeline. */

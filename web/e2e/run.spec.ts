@@ -1,4 +1,4 @@
-import { expect, expectEvents, expectStatus, test, watchSeqs } from './fixtures';
+import { expect, expectEvents, expectStatus, loadAll, test, watchSeqs } from './fixtures';
 
 const code = `
 import json, sys, time
@@ -53,24 +53,23 @@ for step in range(1, 301):
     time.sleep(0.01)
 `,
   });
-  const seqs = watchSeqs(page);
+  const sockets = watchSeqs(page);
   await page.goto(`${weir.url}/?session=${started.session.id}`);
   await expect(page).toHaveURL(`${weir.url}/s/${started.session.id}`);
   await expect(page.getByRole('status').filter({ hasText: 'Live' })).toBeVisible();
   await expect(page.locator('.output')).toContainText('line 50');
-  seqs.length = 0;
   await page.reload();
   await expect(page.locator('.output')).toContainText('line 100');
   await expectStatus(page, 'Done', { timeout: 30_000 });
 
   const log = await weir.log(started.session.id);
   expect(log.map((event) => event.seq)).toEqual(log.map((_, i) => i + 1));
-  // What came live is the end of the log, each event once and in order.
+  const seqs = sockets.at(-1) ?? [];
+  // What came live after the reload is the end of the log, each event once and in order.
   expect(seqs.length).toBeGreaterThan(0);
   expect(new Set(seqs).size).toBe(seqs.length);
   expect(seqs).toEqual(log.slice(-seqs.length).map((event) => event.seq));
-  const older = page.getByRole('button', { name: /^Load older events/ });
-  while (await older.isVisible()) await older.click();
+  await loadAll(page);
   await expectEvents(page, log.length);
 
   const text = log
@@ -184,4 +183,55 @@ test('what is not there is said plainly', async ({ page, weir }) => {
   await page.getByLabel('Stage').fill('no spaces please');
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expect(page.getByRole('alert')).toContainText('no spaces please');
+});
+
+test('zooming a folded curve shows the steps themselves, and new points do not end the zoom', async ({
+  page,
+  weir,
+}) => {
+  const started = await weir.startRun({
+    agent: 'script',
+    stage: 'train',
+    code: `
+import json, time
+for step in range(6001):
+    print(json.dumps({"step": step, "metrics": {"loss": 1000 if step == 3001 else step % 10}}))
+print("written", flush=True)
+for step in range(6001, 6200):
+    print(json.dumps({"step": step, "metrics": {"loss": 5}}), flush=True)
+    time.sleep(0.05)
+`,
+  });
+  await page.goto(`${weir.url}/s/${started.session.id}`);
+  await expect(page.locator('.output')).toContainText('written');
+  const chart = page.locator('.chart');
+  // No spike is lost by folding.
+  await expect(chart.locator('tbody td').nth(2)).toHaveText('1000.0');
+  const over = chart.locator('.u-over');
+  const box = await over.boundingBox();
+  if (!box) throw new Error('no chart');
+  const y = box.y + box.height / 2;
+  const step = async (x: number) => {
+    await page.mouse.move(box.x + x, y);
+    return Number((await chart.locator('figcaption .num').textContent())?.replace(/\D/g, ''));
+  };
+  await page.mouse.move(box.x + box.width * 0.45, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.52, y, { steps: 5 });
+  await page.mouse.up();
+  await expect(chart.getByRole('button', { name: 'Reset zoom' })).toBeVisible();
+  // In the exact data neighbouring pixels reach odd steps, which no folded bucket begins at.
+  await expect
+    .poll(async () => {
+      const steps: number[] = [];
+      for (let x = 20; x < 60; x += 2) steps.push(await step(x));
+      return steps.some((s) => s % 2 === 1);
+    })
+    .toBe(true);
+  await expectStatus(page, 'Done', { timeout: 30_000 });
+  await expect(chart.getByRole('button', { name: 'Reset zoom' })).toBeVisible();
+  expect(await step(box.width - 2)).toBeLessThan(4_000);
+  await chart.getByRole('button', { name: 'Reset zoom' }).click();
+  await expect(chart.getByRole('button', { name: 'Reset zoom' })).toHaveCount(0);
+  expect(await step(box.width - 2)).toBeGreaterThan(6_000);
 });

@@ -138,6 +138,11 @@ export class Curve {
   }
 }
 
+/** What tells one curve of a session from another. */
+export function curveKey(runId: string, name: string, runTag: string | null, stage: string | null): string {
+  return JSON.stringify([runId, stage, runTag, name]);
+}
+
 /** Adds the later bucket b to a. */
 function join(a: Bucket, b: Bucket): void {
   if (b.finite > 0) {

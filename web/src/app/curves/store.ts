@@ -2,7 +2,7 @@ import type { RunCurvesQuery } from '../../gql/graphql';
 import { toLong } from '../api/long';
 import { Signal } from '../api/signal';
 import { type Event, type EventOf, seqOf } from '../session/event';
-import { Curve } from './curve';
+import { Curve, curveKey } from './curve';
 
 export type Series = NonNullable<RunCurvesQuery['run']>['metrics'][number];
 
@@ -96,7 +96,7 @@ export class CurveStore {
   }
 
   #curve(runId: string, name: string, runTag: string | null, stage: string | null): Curve {
-    const key = JSON.stringify([runId, stage, runTag, name]);
+    const key = curveKey(runId, name, runTag, stage);
     let curve = this.#curves.get(key);
     if (!curve) {
       curve = new Curve(key, runId, name, runTag, stage);

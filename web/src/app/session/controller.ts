@@ -13,7 +13,7 @@ import { problemText } from '../api/errors';
 import { followLatest } from '../api/latest';
 import { toLong } from '../api/long';
 import { Signal } from '../api/signal';
-import { maxBuckets } from '../curves/curve';
+import { Curve, curveKey, maxBuckets } from '../curves/curve';
 import { asOfSeq, CurveStore } from '../curves/store';
 import { seqOf } from './event';
 import { isFinal, Runs } from './runs';
@@ -96,6 +96,33 @@ export class SessionController {
     if (seq < this.#stateSeq) return;
     this.#stateSeq = seq;
     this.state.set(label);
+  }
+
+  /** The same curves in a range of steps, exactly or in finer buckets; null when they cannot be had. */
+  async detail(curves: readonly Curve[], fromStep: number, toStep: number): Promise<Curve[] | null> {
+    const found = new Map<string, Curve>();
+    const runIds = [...new Set(curves.map((curve) => curve.runId))];
+    const names = [...new Set(curves.map((curve) => curve.name))];
+    const answers = await Promise.all(
+      runIds.map((id) =>
+        client
+          .query(
+            RunCurvesDocument,
+            { id, names, fromStep, toStep, maxPoints: maxBuckets },
+            { requestPolicy: 'network-only' },
+          )
+          .toPromise(),
+      ),
+    );
+    for (const { data } of answers) {
+      if (!data?.run) return null;
+      for (const s of data.run.metrics) {
+        const curve = new Curve(curveKey(s.runId, s.name, s.runTag, s.stage), s.runId, s.name, s.runTag, s.stage);
+        curve.load(s.buckets, toLong(s.asOfSeq));
+        found.set(curve.key, curve);
+      }
+    }
+    return curves.map((c) => found.get(c.key) ?? new Curve(c.key, c.runId, c.name, c.runTag, c.stage));
   }
 
   async #run(id: string) {

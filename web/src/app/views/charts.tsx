@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import type { Curve } from '../curves/curve';
 import { DrawLoop } from '../curves/loop';
 import type { SessionController } from '../session/controller';
@@ -14,6 +14,10 @@ export function ChartPane({ session }: { session: SessionController }) {
   useSignal(session.curves.structure);
   const runs = useSignal(session.runs.all);
   const [more, setMore] = useState(0);
+  const detail = useCallback(
+    (curves: readonly Curve[], from: number, to: number) => session.detail(curves, from, to),
+    [session],
+  );
   const loop = useMemo(() => new DrawLoop(), []);
   const charts = session.curves.charts();
   const limit = chartsAtFirst + more;
@@ -45,6 +49,7 @@ export function ChartPane({ session }: { session: SessionController }) {
               curves={curves.slice(0, curvesPerChart)}
               nameOf={nameOf}
               loop={loop}
+              detail={detail}
             />
             {curves.length > curvesPerChart && (
               <p className="quiet">{plural(curves.length - curvesPerChart, 'more curve')} not drawn</p>

@@ -12,11 +12,18 @@ const shownColumns = 2_000;
 
 const plainLines = new WeakMap<Screen, PlainLines>();
 
+interface Props {
+  screen: Screen;
+  version: number;
+  /** False when the first lines are not loaded: the numbers would be wrong. */
+  numbered: boolean;
+}
+
 /**
  * What a program wrote. Only text: control sequences were dealt with by the screen.
  * Metric lines are curves already; they are counted and shown on demand.
  */
-export function Output({ screen, version }: { screen: Screen; version: number }) {
+export function Output({ screen, version, numbered }: Props) {
   const [all, setAll] = useState(false);
   const [withMetrics, setWithMetrics] = useState(false);
   if (screen.lines.length === 0) return null;
@@ -29,7 +36,7 @@ export function Output({ screen, version }: { screen: Screen; version: number })
   const lines = withMetrics ? screen.lines : plain;
   const hidden = Math.max(0, lines.length - previewLines);
   return (
-    <div className="output">
+    <div className={numbered ? 'output' : 'output unnumbered'}>
       {screen.dropped > 0 && <p className="quiet">The first {plural(screen.dropped, 'line')} are not held any more.</p>}
       {all ? (
         <FollowList

@@ -215,7 +215,8 @@ function Execution({ row }: { row: ExecutionRow }) {
           {end && <span className="quiet num">{seconds(end.seconds)}</span>}
         </span>
       </div>
-      <Output screen={row.screen} version={row.version} />
+      {row.command === null && <p className="cut-off quiet">Began before the events loaded here.</p>}
+      <Output screen={row.screen} version={row.version} numbered={row.command !== null} />
       <Accounts row={row} />
     </section>
   );
@@ -227,7 +228,7 @@ function Accounts({ row }: { row: ExecutionRow }) {
   const rejected = loss ? toLong(loss.linesRejected) : 0;
   const truncated = loss ? toLong(loss.bytesTruncated) : 0;
   const parts: string[] = [];
-  if (row.points > 0) {
+  if (row.points > 0 && row.command !== null) {
     const names = [...row.pointNames];
     const more = names.length > 4 ? `, … ${names.length - 4} more` : '';
     parts.push(`${plural(row.points, 'metric point')} (${names.slice(0, 4).join(', ')}${more})`);
