@@ -32,11 +32,11 @@ func TestPostgresOutage(t *testing.T) {
 	cluster.Stop(t)
 	eventually(t, 15*time.Second, "a start is refused as UNAVAILABLE", func() error {
 		err := s.try(`mutation { startRun(input: {agent: "script", command: ["true"]}) { id } }`, nil, nil)
-		if err == nil {
+		switch {
+		case err == nil:
 			return errors.New("it was accepted")
-		}
-		if !strings.HasPrefix(err.Error(), "UNAVAILABLE") {
-			return err
+		case !strings.HasPrefix(err.Error(), "UNAVAILABLE"):
+			return fmt.Errorf("it gave another error: %w", err)
 		}
 		return nil
 	})
