@@ -123,10 +123,12 @@ func (s *supervisor) closing(ctx context.Context, out outcome) (run.Batch, error
 	if s.run.Parent == "" {
 		questions, drafts := s.cancelQuestions(ctx, now)
 		b.Questions, b.Drafts = questions, append(b.Drafts, drafts...)
-		if !out.silent {
+		if out.silent {
+			label = "" // nobody is told, but the session no longer shows as running
+		} else {
 			add(&run.StateChanged{State: label, Status: to.Status})
-			u.SessionTo = &label
 		}
+		u.SessionTo = &label
 	}
 	add(&run.RunEnded{Status: to.Status, ExitReason: to.Reason, Error: problem})
 	return b, nil
