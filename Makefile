@@ -29,7 +29,7 @@ format: ## Format the Go code
 generate: ## Write the generated GraphQL code again
 	$(GO) tool gqlgen generate
 
-verify: ## Check that generated code, go.mod and formatting are current
+verify: ## Check that generated code and go.mod are current
 	.ci/verify
 
 web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)

@@ -7,6 +7,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -78,7 +79,7 @@ func Database(t testing.TB) string {
 	if server := os.Getenv(Env); server != "" {
 		return create(t, server)
 	}
-	shared.once.Do(func() { shared.c, shared.err = start(false) })
+	shared.once.Do(func() { shared.c, shared.err = start(false, 5432, nil) })
 	if errors.Is(shared.err, errNone) {
 		Need(t, shared.err.Error())
 	}
@@ -129,7 +130,7 @@ func connect(server string) (*sql.DB, error) {
 		opts = append(opts, pgdriver.WithPassword(pw))
 	}
 	if dir := u.Query().Get("host"); dir != "" {
-		opts = append(opts, pgdriver.WithNetwork("unix"), pgdriver.WithAddr(dir+"/.s.PGSQL.5432"))
+		opts = append(opts, pgdriver.WithNetwork("unix"), pgdriver.WithAddr(dir+"/.s.PGSQL."+cmp.Or(u.Query().Get("port"), "5432")))
 	} else {
 		host := u.Host
 		if u.Port() == "" {
@@ -148,6 +149,8 @@ type Cluster struct {
 	bin  string
 	cred *syscall.Credential
 	sync bool
+	port int
+	args []string // more settings
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -158,7 +161,19 @@ type Cluster struct {
 // removed at the end of the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	c, err := start(true)
+	return launch(t, 5432, nil)
+}
+
+// StartTLS is Start for a server that listens on 127.0.0.1 too, with TLS. It
+// expects the files server.crt and server.key in the folder that prepare gets.
+func StartTLS(t testing.TB, port int, prepare func(dir string) error) *Cluster {
+	t.Helper()
+	return launch(t, port, prepare, "-c", "listen_addresses=127.0.0.1", "-c", "ssl=on")
+}
+
+func launch(t testing.TB, port int, prepare func(dir string) error, args ...string) *Cluster {
+	t.Helper()
+	c, err := start(true, port, prepare, args...)
 	if errors.Is(err, errNone) {
 		Need(t, err.Error())
 	}
@@ -186,7 +201,7 @@ func (c *Cluster) Database(t testing.TB) string {
 
 // URL names a database of the cluster.
 func (c *Cluster) URL(database string) string {
-	return "postgres://postgres@/" + database + "?host=" + c.dir + "&sslmode=disable"
+	return "postgres://postgres@/" + database + "?host=" + c.dir + "&port=" + strconv.Itoa(c.port) + "&sslmode=disable"
 }
 
 var errNone = errors.New("no PostgreSQL server program (initdb, postgres) is installed")
@@ -231,7 +246,7 @@ func credential() (*syscall.Credential, error) {
 	return nil, errors.New("root may not run PostgreSQL, and neither user postgres nor nobody exists")
 }
 
-func start(flush bool) (*Cluster, error) {
+func start(flush bool, port int, prepare func(dir string) error, extra ...string) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -245,7 +260,7 @@ func start(flush bool) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, bin: bin, cred: cred, sync: flush}
+	c := &Cluster{dir: dir, bin: bin, cred: cred, sync: flush, port: port, args: extra}
 	if cred != nil {
 		if err := os.Chown(dir, int(cred.Uid), int(cred.Gid)); err != nil {
 			return nil, err
@@ -256,11 +271,38 @@ func start(flush bool) (*Cluster, error) {
 		c.remove()
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
+	if prepare != nil {
+		if err := prepare(filepath.Join(dir, "data")); err != nil {
+			c.remove()
+			return nil, err
+		}
+		if err := c.own(filepath.Join(dir, "data")); err != nil {
+			c.remove()
+			return nil, err
+		}
+	}
 	if err := c.start(); err != nil {
 		c.remove()
 		return nil, err
 	}
 	return c, nil
+}
+
+// own gives the files in a folder to the user that runs the server.
+func (c *Cluster) own(dir string) error {
+	if c.cred == nil {
+		return nil
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.Lchown(filepath.Join(dir, f.Name()), int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
@@ -273,11 +315,12 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 }
 
 func (c *Cluster) start() error {
-	args := []string{"-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + c.dir,
+	args := []string{"-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=", "-c", "port=" + strconv.Itoa(c.port), "-c", "unix_socket_directories=" + c.dir,
 		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=fatal"}
 	if !c.sync {
 		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 	}
+	args = append(args, c.args...)
 	cmd := c.command("postgres", args...)
 	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

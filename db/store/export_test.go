@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"sync/atomic"
 )
 
@@ -36,5 +37,53 @@ func (s *Store) Exec(ctx context.Context, query string) error {
 	return s.w.do(ctx, &op{logic: func(t *tx) error {
 		_, err := t.exec("test", query)
 		return err
+	}})
+}
+
+// Count gives the number that a query results in.
+func (s *Store) Count(ctx context.Context, query string) (int64, error) {
+	var n int64
+	err := s.read.NewRaw(query).Scan(ctx, &n)
+	return n, err
+}
+
+// Waiting is the number of ops in the queue.
+func (s *Store) Waiting() int {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return len(s.w.queue)
+}
+
+// WriterExec runs a statement on the writer's connection. Only a fault may call
+// it: that runs in the writer.
+func (s *Store) WriterExec(query string) error {
+	_, err := s.w.conn.ExecContext(context.Background(), query)
+	return err
+}
+
+// WriterText gives the text that a query on the writer's connection results in.
+func (s *Store) WriterText(query string) (string, error) {
+	var out string
+	err := s.w.do(context.Background(), &op{logic: func(t *tx) error {
+		return t.query("test", query, func(rows *sql.Rows) error { return rows.Scan(&out) })
+	}})
+	return out, err
+}
+
+// WriterNumber is WriterText for a number.
+func (s *Store) WriterNumber(query string) (int64, error) {
+	var out int64
+	err := s.w.do(context.Background(), &op{logic: func(t *tx) error {
+		return t.query("test", query, func(rows *sql.Rows) error { return rows.Scan(&out) })
+	}})
+	return out, err
+}
+
+// IgnoreError runs two statements three times over and takes no notice of errors.
+func (s *Store) IgnoreError(ctx context.Context, first, second string) error {
+	return s.w.do(ctx, &op{logic: func(t *tx) error {
+		_, _ = t.exec("test", first)
+		_, _ = t.exec("test", second)
+		return nil
 	}})
 }

@@ -63,8 +63,9 @@ func (r *eventReader) forward(ctx context.Context, page *run.EventPage) error {
 	}
 	at := r.q.After
 	if r.sess.FirstSeq > at+1 && at < end {
-		page.Events = append(page.Events, r.gap(at+1))
-		at = r.sess.FirstSeq - 1
+		gap := r.gap(at+1, min(r.sess.FirstSeq-1, end))
+		page.Events = append(page.Events, gap)
+		at = gap.Seq
 	}
 	page.Scanned = max(at, 0)
 	n := 0
@@ -109,8 +110,8 @@ func (r *eventReader) backward(ctx context.Context, page *run.EventPage) error {
 		at = window + 1
 	}
 	page.HasMore = at-1 > floor
-	if !page.HasMore && r.sess.FirstSeq > r.q.After+1 && at == r.sess.FirstSeq {
-		page.Events = append(page.Events, r.gap(r.q.After+1))
+	if to := min(at, r.sess.FirstSeq) - 1; !page.HasMore && at <= r.sess.FirstSeq && to > r.q.After {
+		page.Events = append(page.Events, r.gap(r.q.After+1, to))
 	}
 	slices.Reverse(page.Events)
 	return nil
@@ -132,9 +133,8 @@ func lastSeq(events []*run.Event, otherwise int64) int64 {
 	return events[len(events)-1].Seq
 }
 
-// gap stands for the events from a seq up to the first that is kept.
-func (r *eventReader) gap(from int64) *run.Event {
-	to := r.sess.FirstSeq - 1
+// gap stands for events that are not kept any more.
+func (r *eventReader) gap(from, to int64) *run.Event {
 	return &run.Event{
 		Session: r.q.Session, Seq: to, At: timeOf(r.sess.CreatedUS), Type: run.TypeGapEvent,
 		Body: fmt.Appendf(nil, `{"fromSeq":%d,"toSeq":%d}`, from, to),

@@ -240,7 +240,11 @@ func (r *metricReader) extent(ctx context.Context, c *curve) (bool, error) {
 }
 
 // levelFor gives the smallest level at which lo to hi lie in at most n buckets.
+// Steps below and from 0 on are never in one bucket.
 func levelFor(lo, hi int64, n int) int {
+	if lo < 0 && hi >= 0 {
+		n = max(n, 2)
+	}
 	level := 0
 	for level < 63 && uint64(hi>>level)-uint64(lo>>level) >= uint64(n) {
 		level++

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,6 +13,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(killEnv); spec != "" {
+		os.Exit(killChild(spec))
+	}
 	pgtest.Main(m, func() error { return goleak.Find() })
 }
 
@@ -52,8 +56,28 @@ func subject(t *testing.T, o store.Options, many bool) storetest.Subject {
 			}
 		},
 	}
+	sub.Waiting = func() int { return s.Waiting() }
+	sub.RefuseStep13 = func(t *testing.T) {
+		t.Helper()
+		if many {
+			sub.Exec(t, "ALTER TABLE metric_points ADD CHECK (step <> 13)")
+			return
+		}
+		sub.Exec(t, "CREATE TRIGGER no13 BEFORE INSERT ON metric_points WHEN NEW.step = 13 BEGIN SELECT RAISE(ABORT, 'step 13 is refused'); END")
+	}
+	sub.Count = func(t *testing.T, query string) int64 {
+		t.Helper()
+		n, err := s.Count(context.Background(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
 	if many {
-		sub.Second = func(t *testing.T) storetest.Store { return openStore(t, o, &store.Fault{}) }
+		sub.Second = func(t *testing.T) (storetest.Store, func(storetest.Listener)) {
+			second := openStore(t, o, &store.Fault{})
+			return second, func(l storetest.Listener) { second.Listen(l) }
+		}
 	}
 	return sub
 }

@@ -135,7 +135,11 @@ func (w *writer) transact(f func(*tx) error) (*tx, error) {
 		w.abandon(t)
 		return nil, err
 	}
-	if _, err := t.exec("commit", "COMMIT"); err != nil {
+	_, err = t.exec("commit", "COMMIT")
+	if err == nil && t.xid != "" {
+		err = t.step("answer to the commit", func() error { return nil })
+	}
+	if err != nil {
 		w.abandon(t)
 		committed, rerr := w.outcome(t.xid)
 		if rerr != nil {

@@ -28,6 +28,9 @@ type Store interface {
 	UsageRecords(ctx context.Context, id run.ID) ([]run.UsageRecord, error)
 	AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error
 	Snapshots(ctx context.Context, id run.ID) ([]run.UsageSnapshot, error)
+	SweepRollups(ctx context.Context) (int, error)
+	MarkRollups(ctx context.Context, from time.Time) error
+	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close() error
@@ -45,14 +48,20 @@ type Subject struct {
 	Listen func(Listener)
 	// Reopen closes the store and opens the same database again.
 	Reopen func(t *testing.T) Store
-	// Second opens the same database once more beside the first; nil where only
-	// one process may have it open.
-	Second func(t *testing.T) Store
+	// Second opens the same database once more beside the first, and gives a way to
+	// listen to it; nil where only one process may have it open.
+	Second func(t *testing.T) (Store, func(Listener))
 	// Fail makes the store call f before each statement of a writing transaction;
 	// an error of f fails it. nil ends that.
 	Fail func(f func(statement string) error)
 	// Exec runs a statement on the database, past the store.
 	Exec func(t *testing.T, query string)
+	// RefuseStep13 makes the database refuse points with the step 13.
+	RefuseStep13 func(t *testing.T)
+	// Waiting is the number of changes that wait for the writer.
+	Waiting func() int
+	// Count runs a query that gives one number.
+	Count func(t *testing.T, query string) int64
 }
 
 // Factory makes a subject.
@@ -65,7 +74,65 @@ func Run(t *testing.T, open Factory) {
 		test func(t *testing.T, s Subject)
 	}{
 		{"Sessions", testSessions},
+		{"SessionPages", testSessionPages},
+		{"SessionFilters", testSessionFilters},
 		{"Append", testAppend},
+		{"AppendRefused", testAppendRefused},
+		{"Payloads", testPayloads},
+		{"LogPages", testLogPages},
+		{"LogFilters", testLogFilters},
+		{"LogBytes", testLogBytes},
+		{"LogGap", testLogGap},
+		{"BadQueries", testBadQueries},
+		{"AcceptReject", testAcceptReject},
+		{"AcceptQueue", testAcceptQueue},
+		{"AcceptReplace", testAcceptReplace},
+		{"AcceptChild", testAcceptChild},
+		{"Idempotency", testIdempotency},
+		{"IdempotencyRace", testIdempotencyRace},
+		{"ReplaceRace", testReplaceRace},
+		{"ClaimOrder", testClaimOrder},
+		{"ClaimRace", testClaimRace},
+		{"AbortLive", testAbortLive},
+		{"AbortTree", testAbortTree},
+		{"AbortQueued", testAbortQueued},
+		{"AbortEnded", testAbortEnded},
+		{"Answer", testAnswer},
+		{"AnswerRace", testAnswerRace},
+		{"DeleteSession", testDeleteSession},
+		{"RunPages", testRunPages},
+		{"RunFields", testRunFields},
+		{"Owned", testOwned},
+		{"Fenced", testFenced},
+		{"StateRace", testStateRace},
+		{"Executions", testExecutions},
+		{"Artifacts", testArtifacts},
+		{"Questions", testQuestions},
+		{"UsageMerge", testUsageMerge},
+		{"UsageSums", testUsageSums},
+		{"UsageInclusive", testUsageInclusive},
+		{"Snapshots", testSnapshots},
+		{"Rollups", testRollups},
+		{"RollupMarks", testRollupMarks},
+		{"Metrics", testMetrics},
+		{"MetricsNonFinite", testMetricsNonFinite},
+		{"MetricsSteps", testMetricsSteps},
+		{"MetricsModel", testMetricsModel},
+		{"MetricsLevels", testMetricsLevels},
+		{"MetricsTail", testMetricsTail},
+		{"MetricsReopen", testMetricsReopen},
+		{"MetricsBadPoint", testMetricsBadPoint},
+		{"MetricsRefusedPoint", testMetricsRefusedPoint},
+		{"MetricsDense", testMetricsDense},
+		{"GroupIsolation", testGroupIsolation},
+		{"Concurrent", testConcurrent},
+		{"TwoStores", testTwoStores},
+		{"TwoStoresMetrics", testTwoStoresMetrics},
+		{"FaultEachStatement", testFaultEachStatement},
+		{"RetryEachStatement", testRetryEachStatement},
+		{"CommitAnswerLost", testCommitAnswerLost},
+		{"CallerGone", testCallerGone},
+		{"Closed", testClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -140,6 +207,20 @@ func wantIs(t *testing.T, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Fatalf("the error is %v, want %v", err, target)
+	}
+}
+
+// poll waits until f gives nil: only where the store does something by itself.
+func poll(t *testing.T, f func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -58,14 +58,27 @@ type bench struct {
 
 func newBench(t *testing.T, kind string) *bench {
 	t.Helper()
-	b := &bench{
+	b := emptyBench(t)
+	if kind == "postgres" {
+		b.open(store.Options{URL: pgtest.Database(t)})
+	} else {
+		b.open(store.Options{Path: b.dir})
+	}
+	return b
+}
+
+func emptyBench(t *testing.T) *bench {
+	t.Helper()
+	return &bench{
 		t: t, replica: run.NewKey("replica"), dir: dataFolder(t), changes: newChanges(), agents: map[string]agent.Definition{}, works: map[string]work{},
 		backends: map[string]sandbox.Backend{"local": &scriptedBackend{}},
 	}
-	o := store.Options{Path: b.dir}
-	if kind == "postgres" {
-		o = store.Options{URL: pgtest.Database(t)}
-	}
+}
+
+// open opens the store; it is closed with the test.
+func (b *bench) open(o store.Options) {
+	t := b.t
+	t.Helper()
 	s, err := store.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +90,6 @@ func newBench(t *testing.T, kind string) *bench {
 	})
 	s.Listen(b.changes)
 	b.store = s
-	return b
 }
 
 // dataFolder is a temporary folder that a sandbox's user can pass through,
@@ -143,6 +155,7 @@ func (b *bench) engine(change ...func(*engine.Options)) *running {
 	o := engine.Options{
 		Store: b.store, Agents: b, Drivers: map[string]agent.Driver{"test": b}, Backends: b.backends,
 		DataDir: b.dir, Replica: b.replica, Tracer: b.tracer,
+		Poll: time.Hour, // nothing may depend on it but what comes from other replicas
 	}
 	if b.tweak != nil {
 		b.tweak(&o)

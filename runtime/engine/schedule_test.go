@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/db/pgtest"
 	"github.com/weirhq/weir/db/store"
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/engine"
@@ -245,6 +247,48 @@ func TestStoreOutageLosesNoLastWord(t *testing.T) {
 			t.Errorf("got %q", lines)
 		}
 	})
+}
+
+// TestDatabaseOutageInMidRun stops and starts a real PostgreSQL under a live run.
+func TestDatabaseOutageInMidRun(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Start(t)
+	b := emptyBench(t)
+	b.open(store.Options{URL: cluster.Database(t)})
+	const messages = 40
+	halfway, goOn := make(chan struct{}), make(chan struct{})
+	b.agent("talk", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {
+		for i := range messages {
+			if i == messages/2 {
+				close(halfway)
+				<-goOn
+			}
+			if err := h.Emit(ctx, &run.AgentMessage{MessageID: "m", Text: strconv.Itoa(i)}); err != nil {
+				return "", err
+			}
+		}
+		return "all said", nil
+	})
+	e := b.engine()
+	r := e.start("talk")
+	receive(t, "half of the run", halfway)
+	cluster.Stop(t)
+	close(goOn)
+	if _, err := e.Start(t.Context(), run.StartRequest{Input: run.Input{Agent: "talk", Prompt: "x"}}); run.CodeOf(err) != run.Unavailable {
+		t.Errorf("a start during the outage: %v, want UNAVAILABLE", err)
+	}
+	cluster.Start(t)
+	b.until("the run has ended", func() bool {
+		got, err := b.store.Run(t.Context(), r.ID)
+		r = got
+		return err == nil && got.State.Status.Final()
+	})
+	wantState(t, r, run.Done, run.Completed)
+	want := []string{"RUN_STARTED", "STATE_CHANGED talk_running"}
+	for i := range messages {
+		want = append(want, "AGENT_MESSAGE "+strconv.Itoa(i))
+	}
+	sameLines(t, b.told(r), append(want, "STATE_CHANGED talk_done", "RUN_ENDED DONE COMPLETED")...)
 }
 
 // noArtifacts is a store that takes no batch with artifacts.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun/driver/pgdriver"
+
 	"github.com/weirhq/weir/db/pgtest"
 
 	_ "modernc.org/sqlite" // the bare database to compare with

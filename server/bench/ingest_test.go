@@ -215,20 +215,25 @@ func putSQLite(ctx context.Context, db *sql.DB, events, points, buckets tableRow
 		if len(part.rows) == 0 {
 			continue
 		}
-		stmt, err := tx.PrepareContext(ctx, "INSERT INTO "+part.table+" ("+part.columns+") VALUES "+marks(len(part.rows[0])))
-		if err != nil {
-			return err
-		}
-		for _, row := range part.rows {
-			if _, err := stmt.ExecContext(ctx, row...); err != nil {
-				return err
-			}
-		}
-		if err := stmt.Close(); err != nil {
+		if err := insertEach(ctx, tx, "INSERT INTO "+part.table+" ("+part.columns+") VALUES "+marks(len(part.rows[0])), part.rows); err != nil {
 			return err
 		}
 	}
 	return tx.Commit()
+}
+
+func insertEach(ctx context.Context, tx *sql.Tx, query string, rows tableRows) error {
+	stmt, err := tx.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }()
+	for _, row := range rows {
+		if _, err := stmt.ExecContext(ctx, row...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func putPostgres(ctx context.Context, db *sql.DB, events, points, buckets tableRows) error {

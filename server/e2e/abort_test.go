@@ -47,8 +47,10 @@ func TestAbort(t *testing.T) {
 			for _, silent := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/silent=%v", name, silent), func(t *testing.T) {
 					marker := fmt.Sprintf("E2E_ABORT=%s-%v-%d", name, silent, time.Now().UnixNano())
-					r := s.startRun(map[string]any{"agent": "script", "code": code, "sandbox": map[string]any{"graceSeconds": 1},
-						"env": []map[string]any{{"name": "E2E_ABORT", "value": strings.TrimPrefix(marker, "E2E_ABORT=")}}})
+					r := s.startRun(map[string]any{
+						"agent": "script", "code": code, "sandbox": map[string]any{"graceSeconds": 1},
+						"env": []map[string]any{{"name": "E2E_ABORT", "value": strings.TrimPrefix(marker, "E2E_ABORT=")}},
+					})
 					s.waitOutput(r, "up")
 					if len(processesWith(marker)) == 0 {
 						t.Fatal("the script is not to be found among the processes; the check for survivors would be blind")

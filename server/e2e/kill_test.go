@@ -55,8 +55,10 @@ func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 		if i%2 == 1 { // leaves a grandchild in a session of its own, deaf to TERM
 			code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n" + code
 		}
-		r := s.startRun(map[string]any{"agent": "script", "code": code,
-			"env": []map[string]any{{"name": "E2E_MARK", "value": marker[len("E2E_MARK="):]}}})
+		r := s.startRun(map[string]any{
+			"agent": "script", "code": code,
+			"env": []map[string]any{{"name": "E2E_MARK", "value": marker[len("E2E_MARK="):]}},
+		})
 		runs = append(runs, asked{startedRun: r, marker: marker})
 	}
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -31,8 +32,11 @@ func TestPostgresOutage(t *testing.T) {
 	cluster.Stop(t)
 	eventually(t, 15*time.Second, "a start is refused as UNAVAILABLE", func() error {
 		err := s.try(`mutation { startRun(input: {agent: "script", command: ["true"]}) { id } }`, nil, nil)
-		if err == nil || !strings.HasPrefix(err.Error(), "UNAVAILABLE") {
-			return fmt.Errorf("it gave %v", err)
+		switch {
+		case err == nil:
+			return errors.New("it was accepted")
+		case !strings.HasPrefix(err.Error(), "UNAVAILABLE"):
+			return fmt.Errorf("it gave another error: %w", err)
 		}
 		return nil
 	})

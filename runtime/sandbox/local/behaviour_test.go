@@ -20,7 +20,7 @@ import (
 )
 
 // traced runs s and gives the one span that it made.
-func traced(t *testing.T, ctx context.Context, b sandbox.Backend, s sandbox.Spec, sink sandbox.Sink) (sandbox.Result, span, error) {
+func traced(ctx context.Context, t *testing.T, b sandbox.Backend, s sandbox.Spec, sink sandbox.Sink) (sandbox.Result, span, error) {
 	t.Helper()
 	rec := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec))
@@ -51,7 +51,7 @@ func TestS1ExactOutputCodeAndSpan(t *testing.T) {
 		code := "import sys\nprint('héllo')\nprint('warn', file=sys.stderr)\n"
 		s := python(t, code)
 		r := &recorder{}
-		res, sp, err := traced(t, t.Context(), b, s, r)
+		res, sp, err := traced(t.Context(), t, b, s, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestS4TimeoutIsAResult(t *testing.T) {
 		s.Limits.Timeout, s.Limits.Grace = 500*time.Millisecond, 300*time.Millisecond
 		r := &recorder{}
 		began := time.Now()
-		res, sp, err := traced(t, t.Context(), b, s, r)
+		res, sp, err := traced(t.Context(), t, b, s, r)
 		if err != nil {
 			t.Fatalf("a timeout is no error: %v", err)
 		}
@@ -147,7 +147,7 @@ func TestS4TimeoutIsAResult(t *testing.T) {
 func TestS5NonZeroExitIsAResult(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b backend) {
-		res, sp, err := traced(t, t.Context(), b, shell(t, "exit 3"), &recorder{})
+		res, sp, err := traced(t.Context(), t, b, shell(t, "exit 3"), &recorder{})
 		if err != nil || res.Class != run.ClassError || !res.IsError() || *res.ExitCode != 3 {
 			t.Errorf("result %+v, error %v", res, err)
 		}
@@ -181,7 +181,7 @@ func TestS6FailedCreationIsAnError(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := shell(t, "true")
 				words := prepare(&s)
-				res, sp, err := traced(t, t.Context(), b, s, &recorder{})
+				res, sp, err := traced(t.Context(), t, b, s, &recorder{})
 				if err == nil || !strings.Contains(err.Error(), words) {
 					t.Fatalf("error %v, want words %q", err, words)
 				}
@@ -207,7 +207,7 @@ func TestS7BrokenSinkEndsTheProcess(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		res, sp, err := traced(t, t.Context(), b, s, r)
+		res, sp, err := traced(t.Context(), t, b, s, r)
 		if !errors.Is(err, broken) {
 			t.Fatalf("error %v", err)
 		}
@@ -244,7 +244,7 @@ func TestS8GPUAndTimeoutReachTheBackend(t *testing.T) {
 		s := shell(t, "true")
 		choice.Apply(&s)
 		k := &keeper{Backend: b}
-		_, sp, err := traced(t, t.Context(), k, s, &recorder{})
+		_, sp, err := traced(t.Context(), t, k, s, &recorder{})
 		if k.spec.GPU != "A100:2" || k.spec.Limits.Timeout != 12500*time.Millisecond {
 			t.Errorf("the backend got gpu %q, timeout %s", k.spec.GPU, k.spec.Limits.Timeout)
 		}
