@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -117,8 +118,11 @@ func TestServerGone(t *testing.T) {
 				t.Fatalf("a read without the server gives %v", err)
 			}
 			until(t, func() error {
-				if err := s.Ping(ctx); run.CodeOf(err) != run.Unavailable {
-					return fmt.Errorf("ping without the server gives %v", err)
+				switch err := s.Ping(ctx); {
+				case err == nil:
+					return errors.New("the server still answers")
+				case run.CodeOf(err) != run.Unavailable:
+					return fmt.Errorf("a ping without the server gives another error: %w", err)
 				}
 				return nil
 			})

@@ -31,7 +31,7 @@ func (s *Store) verifySchema(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the database is not as this version of Weir expects it (%s): %w", q.GetTableName(), err)
 		}
-		if err := rows.Close(); err != nil {
+		if err := rows.Close(); err != nil { //nolint:sqlclosecheck // in a loop; nothing lies between
 			return fmt.Errorf("checking the schema: %w", err)
 		}
 		if err := rows.Err(); err != nil {

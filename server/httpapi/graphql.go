@@ -76,7 +76,7 @@ func fromBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *requ
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, reject(http.StatusRequestEntityTooLarge, "the request body is over %d MiB; put large files into the session's workspace instead", MaxBody)
+		return nil, reject(http.StatusRequestEntityTooLarge, "the request body is over %d bytes; put large files into the session's workspace instead", MaxBody)
 	case err != nil:
 		return nil, reject(http.StatusBadRequest, "the request body could not be read to its end; send it again")
 	}
