@@ -27,7 +27,7 @@ const (
 	benchCallers  = 256
 	benchPoints   = 20
 	benchBatches  = 6_000 // of one round: 12,000 events, 120,000 points
-	benchGroup    = 256    // batches of one transaction by hand: 512 events
+	benchGroup    = 256   // batches of one transaction by hand: 512 events
 )
 
 // BenchmarkIngest measures the ratio of what the store writes in a second and of

@@ -251,7 +251,6 @@ func (w *writer) writeLogic(o *op) {
 	for attempt := 0; ; attempt++ {
 		t, err := w.transact(o.logic)
 		if err == nil {
-			w.healthy()
 			w.s.publish(t.events, t.changed)
 			w.finish(o, nil)
 			return
@@ -261,6 +260,7 @@ func (w *writer) writeLogic(o *op) {
 		if !again || attempt >= 3 {
 			if classify(err).retry() {
 				w.fail(err)
+				w.down.Store(false) // nothing waits for the database: the next change tries it again
 				err = unavailable(err)
 			}
 			w.finish(o, err)
