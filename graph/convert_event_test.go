@@ -271,7 +271,7 @@ func TestAnEventHasTheSameBytesEverywhere(t *testing.T) {
 	}
 
 	ctx, cancel := contextWithCancel(t)
-	next := open(t, ctx, api, `subscription{events(sessionId:"`+sesID+`"){`+fields+`}}`, nil)
+	next := open(ctx, t, api, `subscription{events(sessionId:"`+sesID+`"){`+fields+`}}`, nil)
 	var live []json.RawMessage
 	for len(live) < len(f.events) {
 		var batch struct{ Events []json.RawMessage }

@@ -189,12 +189,12 @@ type responseError struct {
 // do runs a query or a mutation.
 func do(t *testing.T, api *API, query string, vars map[string]any) response {
 	t.Helper()
-	stream := open(t, t.Context(), api, query, vars)
+	stream := open(t.Context(), t, api, query, vars)
 	return stream(t)
 }
 
 // open starts an operation; the function gives its next response.
-func open(t *testing.T, ctx context.Context, api *API, query string, vars map[string]any) func(t *testing.T) response {
+func open(ctx context.Context, t *testing.T, api *API, query string, vars map[string]any) func(t *testing.T) response {
 	t.Helper()
 	exec := api.Executor()
 	ctx = graphql.StartOperationTrace(ctx)

@@ -21,9 +21,9 @@ const (
 	maxRows        = 200
 	defaultPoints  = 1000
 	maxPointsAsked = 10_000
-	maxNames       = 200 // metric names, run ids or event types in one argument
-	maxCompared    = 50  // runs in one comparison
-	maxTitle       = 1000
+	maxNames       = 200  // metric names, run ids or event types in one argument
+	maxCompared    = 50   // runs in one comparison
+	maxText        = 1000 // bytes of a title, a reason, a name or a search
 )
 
 func sessionID(id string) (run.SessionID, error) {
@@ -133,7 +133,7 @@ func metricQuery(names []string, points *int, from, to *int64) (run.MetricQuery,
 		return run.MetricQuery{}, run.Errorf(run.Invalid, "names has %d entries; at most %d are allowed", len(names), maxNames)
 	}
 	for _, name := range names {
-		if err := plain("names", name, maxTitle); err != nil {
+		if err := plain("names", name); err != nil {
 			return run.MetricQuery{}, err
 		}
 	}
@@ -162,7 +162,7 @@ func runFilter(f *model.RunFilter) (run.RunFilter, error) {
 	}
 	out.Agent = value(f.Agent)
 	out.RootOnly = value(f.RootOnly)
-	return out, plain("agent", out.Agent, maxTitle)
+	return out, plain("agent", out.Agent)
 }
 
 func sessionFilter(f *model.SessionFilter) (run.SessionFilter, error) {
@@ -170,7 +170,7 @@ func sessionFilter(f *model.SessionFilter) (run.SessionFilter, error) {
 		return run.SessionFilter{}, nil
 	}
 	search := value(f.Search)
-	return run.SessionFilter{Title: search, Live: f.Live}, plain("search", search, maxTitle)
+	return run.SessionFilter{Title: search, Live: f.Live}, plain("search", search)
 }
 
 func startRequest(in model.StartRunInput) (run.StartRequest, error) {
@@ -278,10 +278,10 @@ func object(name string, j scalar.JSON) (json.RawMessage, error) {
 }
 
 // plain refuses text that a store could not keep or search for.
-func plain(name, s string, most int) error {
+func plain(name, s string) error {
 	switch {
-	case len(s) > most:
-		return run.Errorf(run.Invalid, "%s has %d bytes; at most %d are allowed", name, len(s), most)
+	case len(s) > maxText:
+		return run.Errorf(run.Invalid, "%s has %d bytes; at most %d are allowed", name, len(s), maxText)
 	case strings.ContainsRune(s, 0):
 		return run.Errorf(run.Invalid, "%s contains a NUL byte (at byte %d); remove it", name, strings.IndexByte(s, 0))
 	case !utf8.ValidString(s):

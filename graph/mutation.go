@@ -13,10 +13,10 @@ func (r mutationResolver) CreateSession(ctx context.Context, input *model.Create
 	if input != nil && input.Title != nil {
 		title = *input.Title
 	}
-	if err := plain("title", title, maxTitle); err != nil {
+	if err := plain("title", title); err != nil {
 		return nil, err
 	}
-	s, err := r.Options.Runs.CreateSession(ctx, title)
+	s, err := r.Runs.CreateSession(ctx, title)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (r mutationResolver) StartRun(ctx context.Context, input model.StartRunInpu
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.Options.Runs.Start(ctx, req)
+	v, err := r.Runs.Start(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (r mutationResolver) SendMessage(ctx context.Context, input model.SendMessa
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.Options.Runs.Message(ctx, req)
+	v, err := r.Runs.Message(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +54,10 @@ func (r mutationResolver) AbortRun(ctx context.Context, id string, silent, wait 
 	if err != nil {
 		return nil, err
 	}
-	if err := plain("reason", value(reason), maxTitle); err != nil {
+	if err := plain("reason", value(reason)); err != nil {
 		return nil, err
 	}
-	receipt, live, err := r.Options.Runs.Abort(ctx, run.AbortOrder{Run: rid, Silent: value(silent), Wait: value(wait), Reason: value(reason)})
+	receipt, live, err := r.Runs.Abort(ctx, run.AbortOrder{Run: rid, Silent: value(silent), Wait: value(wait), Reason: value(reason)})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (r mutationResolver) AnswerQuestion(ctx context.Context, input model.Answer
 	if !run.ValidID("qst", input.ID) {
 		return nil, run.Errorf(run.NotFound, "there is no question %s", show(input.ID))
 	}
-	q, err := r.Options.Runs.Answer(ctx, input.ID, json.RawMessage(input.Answer))
+	q, err := r.Runs.Answer(ctx, input.ID, json.RawMessage(input.Answer))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (r mutationResolver) DeleteSession(ctx context.Context, id string) (string,
 	if err != nil {
 		return "", err
 	}
-	if err := r.Options.Runs.DeleteSession(ctx, sid); err != nil {
+	if err := r.Runs.DeleteSession(ctx, sid); err != nil {
 		return "", err
 	}
 	return id, nil

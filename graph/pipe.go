@@ -3,6 +3,8 @@ package graph
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
@@ -15,19 +17,32 @@ func pipe[T any](ctx context.Context, owner *sync.WaitGroup, follow func(send fu
 	out := make(chan T)
 	owner.Go(func() {
 		defer close(out)
-		err := follow(func(v T) error {
-			select {
-			case out <- v:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		err := safely(func() error {
+			return follow(func(v T) error {
+				select {
+				case out <- v:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			})
 		})
 		if w, ok := ctx.Value(watchKey{}).(*watch); ok && ctx.Err() == nil {
 			w.set(err)
 		}
 	})
 	return out
+}
+
+// safely turns a panic into an error: nobody else recovers in this goroutine,
+// and one bad stream must not take the server down.
+func safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 type watchKey struct{}

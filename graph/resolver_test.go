@@ -6,13 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 
+	"github.com/weirhq/weir/graph/generated"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -119,7 +124,7 @@ func TestASubscriptionIsRefusedAsAWhole(t *testing.T) {
 			return nil
 		}
 		api := setup(t, f)
-		r := open(t, t.Context(), api, c.query, nil)(t)
+		r := open(t.Context(), t, api, c.query, nil)(t)
 		refused(t, r, c.code)
 		if string(r.Data) != "null" {
 			t.Errorf("%s: data is %s", name, r.Data)
@@ -352,23 +357,31 @@ func TestUsualOperationsAreWithinTheLimits(t *testing.T) {
 // A feed that fails ends the stream, and the transport is told why.
 func TestAFailingFeedIsReported(t *testing.T) {
 	t.Parallel()
-	f := newFake()
-	f.follow = func(_ context.Context, _ int64, send func([]*run.Event) error) error {
-		if err := send([]*run.Event{event(1, &run.Warning{Text: "w"})}); err != nil {
-			return err
-		}
-		return errBoom
-	}
-	api := setup(t, f)
-	ctx, outcome := Watch(t.Context())
-	next := open(t, ctx, api, `subscription{events(sessionId:"`+sesID+`"){seq}}`, nil)
-	data(t, next(t))
-	if r := next(t); r.Data != nil {
-		t.Fatalf("the stream goes on: %s", r.Data)
-	}
-	api.Wait()
-	if err := outcome(); !errors.Is(err, errBoom) {
-		t.Errorf("the outcome is %v", err)
+	for name, end := range map[string]func() error{
+		"ByAnError": func() error { return errBoom },
+		"ByAPanic":  func() error { panic(errBoom) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			f.follow = func(_ context.Context, _ int64, send func([]*run.Event) error) error {
+				if err := send([]*run.Event{event(1, &run.Warning{Text: "w"})}); err != nil {
+					return err
+				}
+				return end()
+			}
+			api := setup(t, f)
+			ctx, outcome := Watch(t.Context())
+			next := open(ctx, t, api, `subscription{events(sessionId:"`+sesID+`"){seq}}`, nil)
+			data(t, next(t))
+			if r := next(t); r.Data != nil {
+				t.Fatalf("the stream goes on: %s", r.Data)
+			}
+			api.Wait()
+			if err := outcome(); err == nil || !strings.Contains(err.Error(), errBoom.Error()) {
+				t.Errorf("the outcome is %v", err)
+			}
+		})
 	}
 }
 
@@ -410,10 +423,31 @@ func TestRunsSubscription(t *testing.T) {
 	t.Parallel()
 	api := setup(t, newFake())
 	ctx, cancel := contextWithCancel(t)
-	next := open(t, ctx, api, `subscription{runs(filter:{sessionId:"`+sesID+`"}){id status}}`, nil)
+	next := open(ctx, t, api, `subscription{runs(filter:{sessionId:"`+sesID+`"}){id status}}`, nil)
 	if got := data(t, next(t)); got != `{"runs":{"id":"`+runA+`","status":"RUNNING"}}` {
 		t.Error(got)
 	}
 	cancel()
 	api.Wait()
+}
+
+// The page's own operations pass validation and the limits, with all defaults.
+func TestOperationsOfThePage(t *testing.T) {
+	t.Parallel()
+	const file = "../web/src/app/api/operations.graphql"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := generated.NewExecutableSchema(generated.Config{Complexity: complexity()})
+	doc, errs := gqlparser.LoadQueryWithRules(s.Schema(), string(text), rules.NewDefaultRules())
+	if errs != nil {
+		t.Fatalf("%s: %v", file, errs)
+	}
+	l := limit{schema: s, depth: defaultDepth, complexity: defaultComplexity}
+	for _, op := range doc.Operations {
+		if err := l.MutateOperationContext(t.Context(), &graphql.OperationContext{Operation: op}); err != nil {
+			t.Errorf("%s: %s", op.Name, err.Message)
+		}
+	}
 }

@@ -56,7 +56,10 @@ var databases atomic.Int64
 // Main runs the tests of a package and removes the shared cluster afterwards:
 // call it from TestMain of each package that uses Database. check, if not nil,
 // runs at the end, for example to look for leaked goroutines.
-func Main(m *testing.M, check func() error) {
+func Main(m *testing.M, check func() error) { os.Exit(Run(m, check)) }
+
+// Run is Main for a TestMain that has more to clean up: it gives the exit code.
+func Run(m *testing.M, check func() error) int {
 	code := m.Run()
 	if shared.c != nil {
 		shared.c.remove()
@@ -67,7 +70,7 @@ func Main(m *testing.M, check func() error) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // Database gives the URL of a fresh, empty database.

@@ -35,13 +35,15 @@ type Task struct {
 	ResumeKey string
 }
 
-// Host is what the engine does for a driver. Every method returns after the
-// commit of what it wrote, and fails with the cause once the run is cancelled.
+// Host is what the engine does for a driver. Every method but Text returns after
+// the commit of what it wrote, and all fail with the cause once the run is
+// cancelled.
 type Host interface {
 	// Emit appends events in the run's name.
 	Emit(ctx context.Context, payloads ...run.Payload) error
 	// Text appends a piece of a message as MessageDelta, coalesced as the API
-	// promises; the AgentMessage that follows is the driver's to emit.
+	// promises, so it returns before the commit; what follows by another method
+	// comes after it. The AgentMessage is the driver's to emit.
 	Text(ctx context.Context, messageID, text string) error
 	// Usage books the usage of a model call and emits UsageRecorded.
 	Usage(ctx context.Context, u run.UsageRecord) error

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -57,13 +59,11 @@ func (e *Engine) Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool
 
 // awaitEnd waits, within bounds, until a run has ended.
 func (e *Engine) awaitEnd(ctx context.Context, r run.Run) (run.Run, error) {
-	limit := abortMargin
 	var done <-chan struct{}
 	if s := e.supervisor(r.ID); s != nil {
 		done = s.done
-		limit += time.Duration(s.grace.Load())
 	}
-	late := time.NewTimer(limit)
+	late := time.NewTimer(e.graceOf(r) + abortMargin)
 	defer late.Stop()
 	poll := time.NewTicker(abortPoll)
 	defer poll.Stop()
@@ -88,6 +88,19 @@ func (e *Engine) awaitEnd(ctx context.Context, r run.Run) (run.Run, error) {
 			return now, nil
 		}
 	}
+}
+
+// graceOf is the time between TERM and KILL for a run's processes.
+func (e *Engine) graceOf(r run.Run) time.Duration {
+	var def agent.Definition
+	if err := json.Unmarshal(r.Definition, &def); err != nil {
+		return 0
+	}
+	c, err := e.opts.Policy.Resolve(r.Input.Sandbox, def.Sandbox)
+	if err != nil {
+		return 0
+	}
+	return c.Limits.Grace
 }
 
 func receiptOf(r run.Run) run.Receipt {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -24,6 +25,10 @@ const (
 	maxDepthDirs = 32        // folders in folders
 	maxArtifacts = 1_000     // files listed
 	maxHashed    = 512 << 20 // bytes read for hashes; a file beyond it has none
+
+	// After a run that was not successful.
+	quietHashed = 32 << 20
+	quietTime   = time.Second
 )
 
 var errTooMuch = errors.New("the workspace holds more than is looked at")
@@ -104,14 +109,14 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 }
 
 // changed gives the files that are new or other than when the run began; known
-// holds what the session's runs have listed before.
-func (w *workspace) changed(ctx context.Context, known []run.Artifact) ([]run.Artifact, error) {
+// holds what the session's runs have listed before. At most budget bytes are
+// read for hashes.
+func (w *workspace) changed(ctx context.Context, known []run.Artifact, budget int64) ([]run.Artifact, error) {
 	hashes := make(map[string]string, len(known))
 	for _, a := range known {
 		hashes[a.Path] = a.SHA256
 	}
 	var files []run.Artifact
-	budget := int64(maxHashed)
 	over := false
 	err := w.walk(ctx, func(name string, info fs.FileInfo) bool {
 		if !w.touched(name, info) {

@@ -52,7 +52,7 @@ func (s *supervisor) ask(ctx context.Context, key, text string, schema json.RawM
 	}
 	answered := s.e.expectAnswer(q.ID)
 	defer s.e.forgetAnswer(q.ID)
-	if err := s.wait(ctx, q, known); err != nil {
+	if err := s.wait(q, known); err != nil {
 		return nil, err
 	}
 	for q.State == run.QuestionOpen {
@@ -60,7 +60,7 @@ func (s *supervisor) ask(ctx context.Context, key, text string, schema json.RawM
 			break
 		}
 	}
-	if e := s.resume(ctx); err == nil {
+	if e := s.resume(); err == nil {
 		err = e
 	}
 	switch {
@@ -87,7 +87,8 @@ func (s *supervisor) question(ctx context.Context, key string) (run.Question, bo
 }
 
 // wait opens the question, unless it is known, and says that the run is WAITING.
-func (s *supervisor) wait(ctx context.Context, q run.Question, known bool) error {
+// It takes no context: what the row says must be known here.
+func (s *supervisor) wait(q run.Question, known bool) error {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	x := entry{}
@@ -103,17 +104,19 @@ func (s *supervisor) wait(ctx context.Context, q run.Question, known bool) error
 		x.update = &run.Update{Run: s.run.ID, From: []run.Status{run.Running}, To: &to}
 	}
 	if !x.empty() {
-		if err := s.emit.commit(ctx, x); err != nil {
+		if err := s.emit.commit(s.e.write, x); err != nil {
 			return err
 		}
 	}
 	s.asked.waiting = s.asked.waiting || x.update != nil
 	s.asked.open++
+	s.parked.Store(s.asked.waiting)
+	s.e.nudge()
 	return nil
 }
 
 // resume says that the run is RUNNING again once nothing is waited for.
-func (s *supervisor) resume(ctx context.Context) error {
+func (s *supervisor) resume() error {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	s.asked.open--
@@ -124,11 +127,12 @@ func (s *supervisor) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.emit.commit(s.ctx, entry{update: &run.Update{Run: s.run.ID, From: []run.Status{run.Waiting}, To: &to}})
+	err = s.emit.commit(s.e.write, entry{update: &run.Update{Run: s.run.ID, From: []run.Status{run.Waiting}, To: &to}})
 	if err != nil && !errors.Is(err, run.ErrState) {
 		return err
 	}
 	s.asked.waiting = false
+	s.parked.Store(false)
 	return nil
 }
 
@@ -203,21 +207,21 @@ func (s *supervisor) noteAsked() {
 	s.asked.any = true
 }
 
-// openQuestions gives the questions that the run and its descendants leave
-// open, as cancelled. Only a root run's end cancels questions (R10).
-func (s *supervisor) openQuestions(ctx context.Context, now time.Time) []run.Question {
+// cancelQuestions gives the questions that the run and its descendants leave
+// open, as cancelled, with what to say about them. Only a root run's end cancels
+// questions (R10).
+func (s *supervisor) cancelQuestions(ctx context.Context, now time.Time) (open []run.Question, drafts []run.Draft) {
 	s.asked.mu.Lock()
 	asked := s.asked.any
 	s.asked.mu.Unlock()
 	if !asked {
-		return nil
+		return nil, nil
 	}
-	var open []run.Question
 	for after, more := "", true; more; {
 		p, err := s.e.store.Runs(ctx, run.RunFilter{Session: s.run.Session}, run.PageQuery{First: 100, After: after})
 		if err != nil {
 			s.e.log.Warn("Looking for open questions failed", "run", s.run.ID, "error", err)
-			return open
+			return open, drafts
 		}
 		for _, r := range p.Nodes { // newest first, so the descendants come before the root run
 			list, err := s.e.store.Questions(ctx, r.ID)
@@ -228,13 +232,14 @@ func (s *supervisor) openQuestions(ctx context.Context, now time.Time) []run.Que
 				if q.State == run.QuestionOpen {
 					q.State, q.AnsweredAt = run.QuestionCancelled, now
 					open = append(open, q)
+					drafts = append(drafts, run.DraftOf(r, now, &run.QuestionAnswered{QuestionID: q.ID, Outcome: q.State}))
 				}
 			}
 			if r.ID == s.run.ID {
-				return open
+				return open, drafts
 			}
 		}
 		after, more = p.End, p.HasMore && len(p.Nodes) > 0
 	}
-	return open
+	return open, drafts
 }

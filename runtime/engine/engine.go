@@ -32,7 +32,7 @@ type Options struct {
 	DataDir  string         // holds workspaces/<session>
 	Replica  string         // the owner of the runs it claims; stays the same over restarts
 
-	Concurrency int           // live root runs at once; default 8
+	Concurrency int           // root runs at work at once; default 8
 	MaxDepth    int           // levels of child runs below a root run; default 5
 	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s
 	Drain       time.Duration // how long live runs may go on after the stop was asked; default none
@@ -60,7 +60,6 @@ type Engine struct {
 	started bool
 	closing bool // guards wg: no run is launched by request any more
 	live    map[run.ID]*supervisor
-	roots   int                      // live root runs
 	answers map[string]chan struct{} // by question id: closed when it is answered here
 }
 

@@ -121,17 +121,14 @@ func (s *supervisor) closing(ctx context.Context, out outcome) (run.Batch, error
 	default:
 	}
 	if s.run.Parent == "" {
-		b.Questions = s.openQuestions(ctx, now)
-		for _, q := range b.Questions {
-			b.Drafts = append(b.Drafts, run.Draft{
-				At: now, Run: q.Run, Agent: s.run.Agent, Stage: s.run.Stage,
-				Payload: &run.QuestionAnswered{QuestionID: q.ID, Outcome: run.QuestionCancelled},
-			})
-		}
-		if !out.silent {
+		questions, drafts := s.cancelQuestions(ctx, now)
+		b.Questions, b.Drafts = questions, append(b.Drafts, drafts...)
+		if out.silent {
+			label = "" // nobody is told, but the session no longer shows as running
+		} else {
 			add(&run.StateChanged{State: label, Status: to.Status})
-			u.SessionTo = &label
 		}
+		u.SessionTo = &label
 	}
 	add(&run.RunEnded{Status: to.Status, ExitReason: to.Reason, Error: problem})
 	return b, nil

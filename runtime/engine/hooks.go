@@ -47,7 +47,7 @@ func (s *supervisor) hook(ctx context.Context, h *host, hook agent.Hook) *run.Ho
 
 // announceFiles lists the new and changed files as artifacts.
 func (s *supervisor) announceFiles(ctx context.Context) {
-	files, problem := s.scan(ctx)
+	files, problem := s.scan(ctx, maxHashed)
 	if problem != "" {
 		s.warn(problem)
 	}
@@ -70,8 +70,12 @@ func (s *supervisor) announceFiles(ctx context.Context) {
 
 // quietScan lists the files of a run that was not successful: the rows are
 // kept, no event is made of them.
+//
+// It is short: an abort waits for it.
 func (s *supervisor) quietScan(ctx context.Context) []run.Artifact {
-	files, problem := s.scan(ctx)
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	files, problem := s.scan(ctx, quietHashed)
 	if problem != "" {
 		s.e.log.Warn("Listing a run's files failed", "run", s.run.ID, "error", problem)
 	}
@@ -79,7 +83,7 @@ func (s *supervisor) quietScan(ctx context.Context) []run.Artifact {
 }
 
 // scan gives the files that the run made or changed, and what went wrong.
-func (s *supervisor) scan(ctx context.Context) ([]run.Artifact, string) {
+func (s *supervisor) scan(ctx context.Context, hashed int64) ([]run.Artifact, string) {
 	if s.place == nil {
 		return nil, ""
 	}
@@ -87,7 +91,7 @@ func (s *supervisor) scan(ctx context.Context) ([]run.Artifact, string) {
 	if err != nil {
 		return nil, "The files of earlier runs could not be loaded: " + err.Error()
 	}
-	files, err := s.place.changed(ctx, known)
+	files, err := s.place.changed(ctx, known, hashed)
 	for i := range files {
 		files[i].Run = s.run.ID
 	}

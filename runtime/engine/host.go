@@ -47,9 +47,20 @@ func (h *host) Text(ctx context.Context, messageID, text string) error {
 	if err := h.gone(ctx); err != nil {
 		return err
 	}
-	return h.s.emit.piece(ctx, "text/"+messageID, text, 0, func(text string, _ int64) run.Draft {
+	draft := func(text string, _ int64) run.Draft {
 		return h.s.draft(&run.MessageDelta{MessageID: messageID, Text: text})
-	})
+	}
+	for text != "" {
+		part := clip(text, maxHeld)
+		if part == "" { // no UTF-8 at all
+			part = text[:min(len(text), maxHeld)]
+		}
+		if err := h.s.emit.piece(ctx, "text/"+messageID, part, 0, draft); err != nil {
+			return err
+		}
+		text = text[len(part):]
+	}
+	return nil
 }
 
 // Usage implements agent.Host.

@@ -17,8 +17,10 @@ func (e *Engine) schedule(ctx context.Context) {
 			unsure = !e.adoptUnlaunched()
 		}
 		more, err := e.claim()
-		if err != nil && ctx.Err() == nil {
-			e.log.Error("Claiming queued runs failed", "error", err)
+		if err != nil {
+			if !unsure {
+				e.log.Warn("Claiming queued runs failed; trying again", "error", err)
+			}
 			unsure = true
 		}
 		if more {
@@ -37,9 +39,7 @@ func (e *Engine) schedule(ctx context.Context) {
 // writes on the engine's context: a claim that is cut off half way would leave
 // a run that nobody supervises.
 func (e *Engine) claim() (bool, error) {
-	e.mu.Lock()
-	room := e.opts.Concurrency - e.roots
-	e.mu.Unlock()
+	room := e.room()
 	if room <= 0 {
 		return false, nil
 	}
@@ -51,6 +51,20 @@ func (e *Engine) claim() (bool, error) {
 		e.launch(r, "")
 	}
 	return len(runs) > 0, nil
+}
+
+// room is how many root runs may start now. Runs that wait for a person's answer
+// do not count: they might wait for days.
+func (e *Engine) room() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.opts.Concurrency
+	for _, s := range e.live {
+		if s.run.Parent == "" && !s.parked.Load() {
+			n--
+		}
+	}
+	return n
 }
 
 // launch starts the supervisor of a root run that this replica owns.
@@ -65,9 +79,6 @@ func (e *Engine) register(ctx context.Context, r run.Run, parent *supervisor) *s
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.live[r.ID] = s
-	if r.Parent == "" {
-		e.roots++
-	}
 	return s
 }
 
@@ -76,9 +87,6 @@ func (e *Engine) release(s *supervisor) {
 	e.mu.Lock()
 	if e.live[s.run.ID] == s {
 		delete(e.live, s.run.ID)
-		if s.run.Parent == "" {
-			e.roots--
-		}
 	}
 	e.mu.Unlock()
 	s.cancel(errReleased)
@@ -96,7 +104,7 @@ func (e *Engine) seekAborts() {
 	}
 	owned, err := e.store.Owned(e.write, e.opts.Replica)
 	if err != nil {
-		e.log.Warn("Looking for aborts failed", "error", err)
+		e.log.Debug("Looking for aborts failed", "error", err)
 		return
 	}
 	e.cancelRuns(owned)

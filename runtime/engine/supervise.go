@@ -19,9 +19,9 @@ type supervisor struct {
 	run    run.Run // as claimed; finish brings it up to date
 	def    agent.Definition
 	plan   plan
-	grace  atomic.Int64 // of the plan, for those who wait for the end; nanoseconds
-	parent *supervisor  // nil for a root run
-	depth  int          // 0 for a root run
+	parked atomic.Bool // waits for an answer, and takes no room from others
+	parent *supervisor // nil for a root run
+	depth  int         // 0 for a root run
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the row is closed and nothing of the run works any more
@@ -41,6 +41,7 @@ func newSupervisor(ctx context.Context, e *Engine, r run.Run, parent *supervisor
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.emit = newEmitter(e.write, e.store, r, e.log, s.cancel)
 	s.asked.waiting = r.State.Status == run.Waiting
+	s.parked.Store(s.asked.waiting)
 	return s
 }
 
@@ -81,7 +82,6 @@ func (s *supervisor) work(resumeKey string) (string, error) {
 	if s.plan, err = s.e.planFor(s.run.Input.Sandbox, s.def.Sandbox); err != nil {
 		return "", err
 	}
-	s.grace.Store(int64(s.plan.choice.Limits.Grace))
 	if context.Cause(s.ctx) != nil {
 		return "", context.Cause(s.ctx)
 	}

@@ -24,6 +24,9 @@ type workspace struct {
 	since  time.Time        // counts when before is not known
 }
 
+// clockSlack is how far a file system's clock may be behind the run's start.
+const clockSlack = 2 * time.Second
+
 // stamp tells whether a file was touched.
 type stamp struct {
 	size     int64
@@ -39,7 +42,7 @@ func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, 
 	if err := passable(e.opts.DataDir, parent); err != nil {
 		return nil, fmt.Errorf("making the folder of the workspaces: %w", err)
 	}
-	w := &workspace{path: filepath.Join(parent, string(r.Session)), since: r.StartedAt}
+	w := &workspace{path: filepath.Join(parent, string(r.Session)), since: r.StartedAt.Add(-clockSlack)}
 	if err := os.Mkdir(w.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making the workspace: %w", err)
 	}
@@ -59,7 +62,7 @@ func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, 
 // own. Whose a workspace is, is the backend's business.
 func passable(dirs ...string) error {
 	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // passing through is what they are for
 			return err
 		}
 		info, err := os.Stat(dir)
@@ -77,7 +80,7 @@ func passable(dirs ...string) error {
 
 // findWorkspace opens the folder of a lost run; nil when there is none.
 func (e *Engine) findWorkspace(r run.Run) (*workspace, error) {
-	w := &workspace{path: filepath.Join(e.workspaces(), string(r.Session)), since: r.StartedAt}
+	w := &workspace{path: filepath.Join(e.workspaces(), string(r.Session)), since: r.StartedAt.Add(-clockSlack)}
 	var err error
 	if w.root, err = os.OpenRoot(w.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

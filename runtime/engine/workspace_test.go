@@ -45,7 +45,7 @@ func (w *workspace) put(t *testing.T, name, content string) {
 // names gives "path kind" of what has changed.
 func names(t *testing.T, w *workspace, known ...run.Artifact) []string {
 	t.Helper()
-	files, err := w.changed(t.Context(), known)
+	files, err := w.changed(t.Context(), known, maxHashed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestArtifactsAreTheNewAndTheChanged(t *testing.T) {
 	if got := names(t, w); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	files, err := w.changed(t.Context(), nil)
+	files, err := w.changed(t.Context(), nil, maxHashed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestArtifactRewrittenAsItWasIsNotListedAgain(t *testing.T) {
 	w := newPlace(t, nil)
 	w.put(t, "a.csv", "same")
 	w.put(t, "b.csv", "other")
-	files, err := w.changed(t.Context(), nil)
+	files, err := w.changed(t.Context(), nil, maxHashed)
 	if err != nil || len(files) != 2 {
 		t.Fatalf("got %v, %v", files, err)
 	}
@@ -137,18 +137,21 @@ func TestArtifactsAreBounded(t *testing.T) {
 	for i := range maxArtifacts + 5 {
 		w.put(t, fmt.Sprintf("f%04d.txt", i), "x")
 	}
-	files, err := w.changed(t.Context(), nil)
+	files, err := w.changed(t.Context(), nil, maxHashed)
 	if !errors.Is(err, errTooMuch) || len(files) != maxArtifacts {
 		t.Errorf("got %d files and %v", len(files), err)
 	}
+	if files, err := w.changed(t.Context(), nil, 3); !errors.Is(err, errTooMuch) || files[2].SHA256 == "" || files[3].SHA256 != "" {
+		t.Errorf("with a budget of 3 bytes the third and fourth hash are %q and %q, %v", files[2].SHA256, files[3].SHA256, err)
+	}
 	deep := newPlace(t, nil)
 	deep.put(t, strings.Repeat("d/", maxDepthDirs+2)+"x.txt", "x")
-	if _, err := deep.changed(t.Context(), nil); !errors.Is(err, errTooMuch) {
+	if _, err := deep.changed(t.Context(), nil, maxHashed); !errors.Is(err, errTooMuch) {
 		t.Errorf("folders without end: got %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errShutdown)
-	if _, err := w.changed(ctx, nil); !errors.Is(err, errShutdown) {
+	if _, err := w.changed(ctx, nil, maxHashed); !errors.Is(err, errShutdown) {
 		t.Errorf("a scan that was stopped: got %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package metricline
 import (
 	"bytes"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -63,79 +62,6 @@ func Parse(line []byte) []Record {
 	return p.records
 }
 
-// undress takes off blanks, colour codes and one byte-order mark.
-func undress(b []byte) []byte {
-	const blanks = " \t\r\n\v\f"
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	for {
-		b = bytes.TrimLeft(b, blanks)
-		n := colourCode(b)
-		if n == 0 {
-			break
-		}
-		b = b[n:]
-	}
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	for {
-		b = bytes.TrimRight(b, blanks)
-		if len(b) == 0 || b[len(b)-1] != 'm' {
-			return b
-		}
-		i := bytes.LastIndexByte(b, 0x1b)
-		if i < 0 || colourCode(b[i:]) != len(b)-i {
-			return b
-		}
-		b = b[:i]
-	}
-}
-
-// colourCode gives the length of the SGR sequence that b begins with, 0 for none.
-func colourCode(b []byte) int {
-	if len(b) < 3 || b[0] != 0x1b || b[1] != '[' {
-		return 0
-	}
-	for i, c := range b[2:] {
-		switch {
-		case c == 'm':
-			return i + 3
-		case (c >= '0' && c <= '9') || c == ';' || c == ':':
-		default:
-			return 0
-		}
-	}
-	return 0
-}
-
-// refuse makes the record of a line that is not JSON: plain, and a rejected
-// sample if it has the words of a metric line.
-func refuse(line, body []byte, reason string) []Record {
-	open := bytes.IndexByte(line, '{')
-	for _, word := range [...]string{"metric", "chart_config", `"log"`} {
-		if bytes.Contains(line[open:], []byte(word)) {
-			return []Record{{Rejected: sample(reason, body)}}
-		}
-	}
-	return nil
-}
-
-func sample(reason string, line []byte) string {
-	b := make([]byte, 0, maxSample)
-	b = append(b, reason...)
-	b = append(b, ": "...)
-	for i := 0; i < len(line); {
-		r, n := utf8.DecodeRune(line[i:])
-		if r < 0x20 {
-			r = utf8.RuneError
-		}
-		if len(b)+utf8.RuneLen(r) > maxSample-len("…") {
-			return string(append(b, "…"...))
-		}
-		b = utf8.AppendRune(b, r)
-		i += n
-	}
-	return string(b)
-}
-
 // fields are the members of an object that mean something; a repeated member
 // counts with its last value.
 type fields struct {
@@ -146,7 +72,10 @@ type fields struct {
 func (f *fields) visit(s *scanner) func([]byte, value) {
 	return func(key []byte, v value) {
 		f.odd = f.odd || s.odd
-		switch text(key) {
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = []byte(`"` + text(key) + `"`)
+		}
+		switch string(key[1 : len(key)-1]) { // compared in place, without a copy
 		case "step":
 			f.step = v
 		case "metrics":
@@ -380,10 +309,4 @@ func (p *parser) points(o *fields) {
 		r := p.target()
 		r.Points = append(r.Points, points...)
 	}
-}
-
-// Candidate tells whether a line that begins with head can be a metric line.
-func Candidate(head []byte) bool {
-	head = undress(head)
-	return len(head) == 0 || head[0] == '{' || head[0] == 0x1b
 }

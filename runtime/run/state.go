@@ -89,6 +89,7 @@ func Next(s State, t Trigger) (State, error) {
 			return State{Running, NoReason}, nil
 		case Abort, Replace:
 			return ended(t), nil
+		default:
 		}
 	case Running:
 		switch t {
@@ -96,6 +97,7 @@ func Next(s State, t Trigger) (State, error) {
 			return State{Waiting, NoReason}, nil
 		case Complete, Fail, Crash, Lose, Expire, Abort, Replace, OverBudget, ShutDown:
 			return ended(t), nil
+		default:
 		}
 	case Waiting:
 		switch t {
@@ -103,6 +105,7 @@ func Next(s State, t Trigger) (State, error) {
 			return State{Running, NoReason}, nil
 		case Fail, Lose, Expire, Abort, Replace, OverBudget, ShutDown:
 			return ended(t), nil
+		default:
 		}
 	case Done, Failed, TimedOut, Cancelled:
 	}

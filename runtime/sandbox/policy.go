@@ -86,15 +86,12 @@ func DefaultPolicy() Policy {
 // Settings is the table of the limits of p, for documentation.
 func (p Policy) Settings() []Setting {
 	d, c := p.Defaults, p.Ceilings
-	float := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
-	list := func(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }
 	return []Setting{
 		{"backend", d.Backend, list(c.Backends), "where the command runs"},
-		{"timeoutSeconds", float(d.TimeoutSeconds), float(c.TimeoutSeconds), "of one execution; then TERM, and KILL after the grace"},
-		{"graceSeconds", float(d.GraceSeconds), float(c.GraceSeconds), "between TERM and KILL"},
+		{"timeoutSeconds", plain(d.TimeoutSeconds), plain(c.TimeoutSeconds), "of one execution; then TERM, and KILL after the grace"},
+		{"graceSeconds", plain(d.GraceSeconds), plain(c.GraceSeconds), "between TERM and KILL"},
 		{"memoryMiB", whole(d.MemoryMiB), whole(c.MemoryMiB), "of all its processes together, files in /tmp and /dev/shm included"},
-		{"cpus", float(d.CPUs), float(c.CPUs), "processor time per time"},
+		{"cpus", plain(d.CPUs), plain(c.CPUs), "processor time per time"},
 		{"pids", whole(d.PIDs), whole(c.PIDs), "processes and threads at once"},
 		{"diskMiB", whole(d.DiskMiB), whole(c.DiskMiB), "of each file that it writes, and of /tmp"},
 		{"maxOutputBytes", whole(d.MaxOutputBytes), whole(c.MaxOutputBytes), "of stdout and stderr together"},
@@ -119,7 +116,6 @@ const maxSeconds = 1e9
 
 func (p Policy) bounds(r run.SandboxRequest) []bound {
 	float := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
 	c := p.Ceilings
 	return []bound{
 		{"timeoutSeconds", r.TimeoutSeconds, 0.001, maxSeconds, c.TimeoutSeconds, float(r.TimeoutSeconds)},
@@ -228,5 +224,7 @@ func (p Policy) permit(r run.SandboxRequest) error {
 func list(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }
 
 func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

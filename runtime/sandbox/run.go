@@ -104,16 +104,24 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	}
 	var readers sync.WaitGroup
 	drained := make(chan struct{})
-	var startErr error
-	if o.OnStart != nil {
-		startErr = o.OnStart(sinkCtx, x.proc.Started())
-	}
-	if startErr != nil {
-		x.failed <- fmt.Errorf("announcing the execution: %w", startErr)
-		closeSink(startErr)
-	}
+	announced := make(chan error, len(streams))
+	readers.Go(func() {
+		var err error
+		if o.OnStart != nil {
+			err = o.OnStart(sinkCtx, x.proc.Started())
+		}
+		if err != nil {
+			x.failed <- fmt.Errorf("announcing the execution: %w", err)
+		}
+		for range streams {
+			announced <- err
+		}
+	})
 	for _, s := range streams {
 		readers.Go(func() {
+			if <-announced != nil {
+				return
+			}
 			if err := s.pump(sinkCtx); err != nil {
 				x.failed <- err
 				closeSink(err) // the other stream may be waiting in the sink
@@ -130,6 +138,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	exit, waitErr := x.proc.Wait()
 
 	res := Result{
+		Loss:     run.Loss{RejectedSamples: []string{}},
 		ExitCode: exit.Code, Signal: exit.Signal, Elapsed: elapsed, Cause: x.cause,
 		SignalledAt: x.signal, ProcessGoneAt: exit.ProcessGoneAt, SandboxGoneAt: exit.SandboxGoneAt, Survivors: exit.Survivors,
 	}

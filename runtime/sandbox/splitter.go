@@ -24,34 +24,44 @@ type splitter struct {
 	cr      bool   // the last byte was a CR: a LF that follows belongs to it
 }
 
-// feed cuts b and calls line for each whole line, without its end; whole is
-// false when only its beginning is given. line may not keep the slice.
-func (s *splitter) feed(b []byte, line func(b []byte, whole bool)) {
-	if s.cr && len(b) > 0 {
-		s.cr = false
-		if b[0] == '\n' {
-			b = b[1:]
-		}
-	}
+// feed cuts b and calls line for each whole line that has a brace, without its
+// end; whole is false when only its beginning is given. line may not keep the
+// slice. It gives the number of the other whole lines.
+func (s *splitter) feed(b []byte, line func(b []byte, whole bool)) int64 {
+	var plain int64
 	for len(b) > 0 {
-		nl := bytes.IndexByte(b, '\n')
-		part := b
-		if nl >= 0 {
-			part = b[:nl]
-		}
-		end, next := nl, nl+1
-		if cr := bytes.IndexByte(part, '\r'); cr >= 0 {
-			end, next = cr, cr+1
-			switch {
-			case next == len(b):
-				s.cr = true
-			case b[next] == '\n':
-				next++
+		if s.cr {
+			s.cr = false
+			if b[0] == '\n' {
+				b = b[1:]
+				continue
 			}
+		}
+		if !s.open {
+			// The fast way: lines before the next brace are only counted.
+			brace := bytes.IndexByte(b, '{')
+			if brace < 0 {
+				brace = len(b)
+			}
+			if n := bytes.LastIndexAny(b[:brace], "\r\n") + 1; n > 0 {
+				plain += s.skip(b[:n])
+				b = b[n:]
+				continue
+			}
+			if brace == len(b) {
+				s.keep(b)
+				return plain
+			}
+		}
+		end := bytes.IndexByte(b, '\n')
+		if cr := bytes.IndexByte(b[:max(end, 0)], '\r'); cr >= 0 {
+			end = cr
+		} else if end < 0 {
+			end = bytes.IndexByte(b, '\r')
 		}
 		if end < 0 {
 			s.keep(b)
-			return
+			return plain
 		}
 		if s.open {
 			s.keep(b[:end])
@@ -60,8 +70,10 @@ func (s *splitter) feed(b []byte, line func(b []byte, whole bool)) {
 		} else {
 			line(b[:end], true)
 		}
-		b = b[next:]
+		s.cr = b[end] == '\r'
+		b = b[end+1:]
 	}
+	return plain
 }
 
 // keep appends to the line at hand, as far as it may be worth parsing.
@@ -109,6 +121,13 @@ func (s *splitter) end(line func(b []byte, whole bool)) {
 
 // skip counts the lines that end in b.
 func (s *splitter) skip(b []byte) int64 {
+	if len(b) == 0 {
+		return 0
+	}
+	if !s.cr && bytes.IndexByte(b, '\r') < 0 {
+		s.open = b[len(b)-1] != '\n'
+		return int64(bytes.Count(b, []byte{'\n'}))
+	}
 	var n int64
 	for _, c := range b {
 		switch {

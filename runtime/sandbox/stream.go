@@ -122,7 +122,7 @@ func (s *stream) take(ctx context.Context, b []byte) error {
 
 func (s *stream) split(b []byte) {
 	if s.parse {
-		s.lines.feed(b, s.line)
+		s.loss.LinesRead += s.lines.feed(b, s.line)
 		return
 	}
 	s.loss.LinesRead += s.lines.skip(b)

@@ -181,7 +181,7 @@ func (a answer) code(t *testing.T) (code, message string) {
 
 func (b *bundle) dial(t *testing.T, header http.Header) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
-	c, resp, err := websocket.Dial(t.Context(), "ws://"+b.addr+"/graphql", &websocket.DialOptions{ //nolint:bodyclose // Dial closes it
+	c, resp, err := websocket.Dial(t.Context(), "ws://"+b.addr+"/graphql", &websocket.DialOptions{
 		Subprotocols: []string{ws.Subprotocol}, HTTPHeader: header, Host: header.Get("Host"),
 	})
 	if c != nil {

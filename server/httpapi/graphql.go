@@ -76,7 +76,7 @@ func fromBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *requ
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, reject(http.StatusRequestEntityTooLarge, "the request body is over %d bytes; put large files into the session's workspace instead", MaxBody)
+		return nil, reject(http.StatusRequestEntityTooLarge, "the request body is over %d MiB; put large files into the session's workspace instead", MaxBody)
 	case err != nil:
 		return nil, reject(http.StatusBadRequest, "the request body could not be read to its end; send it again")
 	}
@@ -188,6 +188,14 @@ func (g *graphQL) execute(w http.ResponseWriter, r *http.Request, params *graphq
 		}
 	case ast.Query:
 	}
+	// What panics outside of a resolver (while an answer is written out) is an
+	// internal error like any other.
+	defer func() {
+		if p := recover(); p != nil {
+			list := gqlerror.List{gqlerror.Wrap(op.Recover(ctx, p))}
+			writeErrors(w, http.StatusInternalServerError, kind, g.exec.DispatchError(graphql.WithOperationContext(ctx, op), list).Errors)
+		}
+	}()
 	responses, ctx := g.exec.DispatchOperation(ctx, op)
 	body, err := json.Marshal(responses(ctx))
 	if err != nil {

@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -161,3 +164,29 @@ func TestSubscriptionOverWebSocket(t *testing.T) {
 		t.Fatal(got, err)
 	}
 }
+
+// breaking is an executor whose answers panic.
+type breaking struct{ graphql.GraphExecutor }
+
+func (b breaking) DispatchOperation(ctx context.Context, _ *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+	return func(context.Context) *graphql.Response { panic("no luck") }, ctx
+}
+
+func TestAPanicIsAnInternalError(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.API = api{o.API, breaking{o.API.Executor()}} })
+	a := b.post(t, `{server{version}}`)
+	if code, message := a.code(t); a.status != 500 || code != string(run.Internal) || strings.Contains(message, "luck") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := b.ask(t, http.MethodGet, "/healthz", ""); a.status != 200 {
+		t.Errorf("and then: %d", a.status)
+	}
+}
+
+type api struct {
+	API
+	exec graphql.GraphExecutor
+}
+
+func (a api) Executor() graphql.GraphExecutor { return a.exec }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -195,20 +194,13 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// NeedsToken tells whether listening on addr without a token would open the
-// server to other machines, and why.
-func NeedsToken(addr string) (bool, string) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return true, fmt.Sprintf("the address %q has no host that could be judged", addr)
+// mayServe refuses to open an API without a token to other machines.
+func (g guard) mayServe(at net.Addr) error {
+	addr, err := netip.ParseAddrPort(at.String())
+	if g.token != nil || at.Network() == "unix" || (err == nil && addr.Addr().Unmap().IsLoopback()) {
+		return nil
 	}
-	if host == "" {
-		return true, fmt.Sprintf("the address %q is reachable from other machines", addr)
-	}
-	if isLoopback(strings.ToLower(host)) {
-		return false, ""
-	}
-	return true, fmt.Sprintf("the address %q is not a loopback address", addr)
+	return run.Errorf(run.Forbidden, "the address %s can be reached from other machines; set a token, or listen on 127.0.0.1", at)
 }
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -152,7 +153,7 @@ func TestGuardOfWebSockets(t *testing.T) {
 		"WrongToken":    {closed, http.Header{"Authorization": {"Bearer x"}}},
 		"OriginAndPort": {closed, http.Header{"Origin": {"http://127.0.0.1:1"}}},
 	} {
-		if _, resp, err := c.b.dial(t, c.header); err == nil || resp == nil || (resp.StatusCode != 403 && resp.StatusCode != 401) { //nolint:bodyclose // Dial closes it
+		if _, resp, err := c.b.dial(t, c.header); err == nil || resp == nil || (resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusUnauthorized) { //nolint:bodyclose // Dial closes it
 			t.Errorf("%s is let in: %v", name, err)
 		}
 	}
@@ -201,12 +202,43 @@ func TestConfigurationOfTheGuard(t *testing.T) {
 			t.Errorf("the origin %q is taken: %v", origin, err)
 		}
 	}
-	for addr, want := range map[string]bool{
-		"127.0.0.1:8080": false, "localhost:0": false, "[::1]:80": false, "127.9.9.9:1": false,
-		":8080": true, "0.0.0.0:80": true, "[::]:80": true, "192.168.1.1:80": true, "weir.example.com:80": true, "8080": true,
+}
+
+// Without a token only loopback addresses are served.
+func TestNoTokenNoOtherMachines(t *testing.T) {
+	t.Parallel()
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 80} }
+	for _, c := range []struct {
+		at net.Addr
+		ok bool
+	}{
+		{tcp("127.0.0.1"), true},
+		{tcp("127.9.9.9"), true},
+		{tcp("::1"), true},
+		{&net.UnixAddr{Name: "/run/weir.sock", Net: "unix"}, true},
+		{tcp("0.0.0.0"), false},
+		{tcp("::"), false},
+		{tcp("192.168.1.1"), false},
+		{tcp("fe80::1"), false},
 	} {
-		if got, why := NeedsToken(addr); got != want || (why == "") == want {
-			t.Errorf("NeedsToken(%q) is %v, %q", addr, got, why)
+		for token, want := range map[string]bool{"": c.ok, "sesame": true} {
+			g, err := newGuard(token, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.mayServe(c.at); (err == nil) != want || (err != nil && run.CodeOf(err) != run.Forbidden) {
+				t.Errorf("%s with the token %q: %v", c.at, token, err)
+			}
 		}
 	}
+	b := setup(t, nil)
+	if err := b.server.Serve(t.Context(), elsewhere{}); run.CodeOf(err) != run.Forbidden {
+		t.Errorf("Serve: %v", err)
+	}
 }
+
+// elsewhere is a listener that other machines can reach.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 80} }
+func (elsewhere) Close() error   { return nil }

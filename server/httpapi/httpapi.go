@@ -108,7 +108,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // Serve answers requests on l until ctx ends. Then it stops accepting, lets
 // requests in flight end within ShutdownTimeout, sends WebSocket clients away,
 // and waits for all of them.
+//
+// It refuses a listener that other machines can reach unless there is a token.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.guard.mayServe(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	// Requests keep their context when ctx ends: they may finish.
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)

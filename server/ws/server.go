@@ -248,6 +248,8 @@ type progressConn struct {
 	timeout time.Duration
 }
 
+// writePiece is how much is written under one deadline. Plain connections could
+// do without; one with TLS does not survive a deadline in the midst of a write.
 const writePiece = 32 << 10
 
 func (c *progressConn) Write(p []byte) (written int, err error) {

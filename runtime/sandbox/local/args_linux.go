@@ -40,7 +40,7 @@ func findHostFiles(python string) hostFiles {
 		if p == "" {
 			continue
 		}
-		if real, err := filepath.EvalSymlinks(p); err == nil && strings.HasPrefix(real, "/usr/") {
+		if target, err := filepath.EvalSymlinks(p); err == nil && strings.HasPrefix(target, "/usr/") {
 			h.python = p
 			break
 		}
@@ -158,10 +158,10 @@ func chownTree(root *os.Root, id int) error {
 		return nil
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // names the path
+		return err
 	}
 	if err := root.Chmod(".", 0o700); err != nil {
 		return fmt.Errorf("closing it to others: %w", err)
 	}
-	return root.Lchown(".", id, id) //nolint:wrapcheck // names the path
+	return root.Lchown(".", id, id)
 }

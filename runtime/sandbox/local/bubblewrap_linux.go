@@ -82,6 +82,9 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 }
 
 func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process, err error) {
+	if err := noGPU(spec); err != nil {
+		return nil, err
+	}
 	command, err := b.host.command(spec)
 	if err != nil {
 		return nil, err
@@ -100,14 +103,14 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:gosec,noctx // the operator's path; a context would kill without grace
+	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:noctx // a context would kill without grace
 	cmd.Env = append([]string{"PATH=" + sandboxPath, "LANG=C.UTF-8"}, labels(spec.Execution, spec.Run, spec.Replica)...)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = files.stdout, files.stderr
 	cmd.ExtraFiles = files.extra
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if b.root {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}} //nolint:gosec // an id
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}}
 	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err

@@ -187,7 +187,7 @@ func (g *group) oomKills() int {
 		if dir == "" {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, file)) //nolint:gosec // a path of the kernel
+		data, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			continue
 		}
@@ -240,9 +240,9 @@ func (c *cgroups) sweep(replica string) {
 }
 
 func writeFile(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // a path of the kernel
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return err //nolint:wrapcheck // names the path
+		return err
 	}
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())

@@ -79,7 +79,7 @@ func workspace(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // to be passed through
+	if err := os.Chmod(top, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(top, "workspace")
@@ -117,7 +117,6 @@ func python(t *testing.T, code string) sandbox.Spec {
 type recorder struct {
 	mu     sync.Mutex
 	text   map[run.OutputStream]*strings.Builder
-	next   map[run.OutputStream]int64
 	points []run.Point
 	charts []string
 	media  []run.MediaLogged

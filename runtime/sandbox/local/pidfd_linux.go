@@ -35,7 +35,7 @@ func (p *pidfd) gone(d time.Duration) bool {
 	end := time.Now().Add(d)
 	for {
 		left := max(time.Until(end), 0)
-		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor fits
+		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, int(left/time.Millisecond))
 		switch {
 		case n > 0:
@@ -69,11 +69,11 @@ const (
 // was. Kernels before 6.15 do not tell.
 func (p *pidfd) status() (syscall.WaitStatus, bool) {
 	info := pidfdInfo{mask: pidfdInfoExit}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.fd), pidfdGetInfo, uintptr(unsafe.Pointer(&info)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.fd), pidfdGetInfo, uintptr(unsafe.Pointer(&info))) //nolint:gosec // an ioctl takes an address
 	if errno != 0 || info.mask&pidfdInfoExit == 0 {
 		return 0, false
 	}
-	return syscall.WaitStatus(info.exitCode), true //nolint:gosec // bits, not a number
+	return syscall.WaitStatus(info.exitCode), true
 }
 
 // memfd gives an unnamed file that holds data, to be read from its start.

@@ -44,7 +44,7 @@ func (b *Plain) Name() string { return "local" }
 func (b *Plain) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{
 		Backend: b.Name(), Available: true, Isolation: Unsandboxed,
-		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and leave processes behind; memory, process, cpu and disk limits are not enforced",
+		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and hide from being stopped; the memory and disk limits hold for each process and each file, process and cpu limits are not enforced",
 	}
 }
 
@@ -92,10 +92,13 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) //nolint:wrapcheck // the caller's own
+		return nil, context.Cause(ctx)
 	}
 	if info, err := os.Stat(spec.Workspace); err != nil || !info.IsDir() {
 		return nil, run.Errorf(run.Internal, "the workspace %s does not exist or is not a folder", spec.Workspace)
+	}
+	if err := noGPU(spec); err != nil {
+		return nil, err
 	}
 	env := b.env(spec)
 	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
@@ -113,12 +116,11 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err := checkStrings(env, command); err != nil {
 		return nil, err
 	}
-	path, err := lookPath(command[0], spec.Workspace, env)
-	if err != nil {
+	if err := lookPath(command[0], spec.Workspace, env); err != nil {
 		return nil, err
 	}
 	p.started = sandbox.Started{Backend: b.Name(), Isolation: Unsandboxed, Command: command}
-	if err := p.start(path, command, env); err != nil {
+	if err := p.start(command, env); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -137,9 +139,9 @@ func (b *Plain) python() string {
 	return p
 }
 
-// lookPath finds a program as the command itself would: by its own PATH, and
-// relative to the workspace.
-func lookPath(name, workspace string, env []run.EnvVar) (string, error) {
+// lookPath tells whether a program exists, as the command's shell will look for
+// it: by its own PATH, and relative to the workspace.
+func lookPath(name, workspace string, env []run.EnvVar) error {
 	path := ""
 	for _, e := range env {
 		if e.Name == "PATH" {
@@ -161,14 +163,14 @@ func lookPath(name, workspace string, env []run.EnvVar) (string, error) {
 			continue
 		}
 		if !info.IsDir() && unix.Access(file, unix.X_OK) == nil {
-			return file, nil
+			return nil
 		}
 		denied = true
 	}
 	if denied {
-		return "", run.Errorf(run.Invalid, "command is not an executable file: %s", name)
+		return run.Errorf(run.Invalid, "command is not an executable file: %s", name)
 	}
-	return "", run.Errorf(run.Invalid, "command not found: %s (PATH is %s)", name, path)
+	return run.Errorf(run.Invalid, "command not found: %s (PATH is %s)", name, path)
 }
 
 // plainProcess is one execution and the session of processes that it leads.
@@ -210,7 +212,7 @@ func (p *plainProcess) writeCode(python string) ([]string, error) {
 	return []string{python, name}, nil
 }
 
-func (p *plainProcess) start(path string, command []string, env []run.EnvVar) error {
+func (p *plainProcess) start(command []string, env []run.EnvVar) error {
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
@@ -223,8 +225,13 @@ func (p *plainProcess) start(path string, command []string, env []run.EnvVar) er
 	}
 	defer errW.Close() //nolint:errcheck // the child has its own
 	p.stderr = errR
-	p.cmd = &exec.Cmd{Path: path, Args: command, Dir: p.spec.Workspace, Stdout: outW, Stderr: errW, SysProcAttr: plainAttr()}
-	for _, e := range env {
+	plain, odd := oddEnv(env)
+	script := ulimits(p.spec.Limits, true, false) + execute(odd) + `"$@"`
+	p.cmd = &exec.Cmd{
+		Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "weir"}, command...),
+		Dir: p.spec.Workspace, Stdout: outW, Stderr: errW, SysProcAttr: plainAttr(),
+	}
+	for _, e := range plain {
 		p.cmd.Env = append(p.cmd.Env, e.Name+"="+e.Value)
 	}
 	p.cmd.Env = append(p.cmd.Env, labels(p.spec.Execution, p.spec.Run, p.spec.Replica)...)

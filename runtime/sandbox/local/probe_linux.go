@@ -36,7 +36,7 @@ func (b *Bubblewrap) probe(ctx context.Context) error {
 	if b.root && b.uid == 0 {
 		return run.Errorf(run.Unavailable, "a server that runs as root needs another user id for its sandboxes")
 	}
-	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output() //nolint:gosec // the operator's path
+	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output()
 	if err != nil {
 		return run.Errorf(run.Unavailable, "%s --version failed: %w", b.opts.Bwrap, err)
 	}
@@ -84,6 +84,9 @@ func (b *Bubblewrap) caveat() string {
 		all = append(all, "the cpu limit is not enforced (no cpu control group)")
 	}
 	all = append(all, "the disk limit holds for each file of the workspace, and for /tmp")
+	if auditArch == 0 {
+		all = append(all, "no system call filter for this processor")
+	}
 	if b.host.python == "" {
 		all = append(all, "no python3 was found: only commands can run")
 	}

@@ -46,106 +46,6 @@ type bwrapProcess struct {
 	free   sync.Once
 }
 
-// childFiles are the ends that bubblewrap gets.
-type childFiles struct {
-	argv           []string
-	extra          []*os.File
-	stdout, stderr *os.File
-}
-
-func (f *childFiles) close() {
-	if f == nil {
-		return
-	}
-	for _, x := range append(f.extra, f.stdout, f.stderr) {
-		if x != nil {
-			_ = x.Close()
-		}
-	}
-	f.extra, f.stdout, f.stderr = nil, nil, nil
-}
-
-// open makes the pipes and the files in memory that a start needs.
-func (p *bwrapProcess) open(command []string) (*childFiles, error) {
-	f := &childFiles{}
-	env := sandboxEnv(p.spec)
-	if err := checkStrings(env, command); err != nil {
-		return f, err
-	}
-	plain, odd := oddEnv(env)
-	script := stubScript(p.ulimits(), odd)
-	if len(script) >= maxEnvString {
-		return f, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
-	}
-	var err error
-	pipe := func(ours **os.File, read bool) *os.File {
-		r, w, e := os.Pipe()
-		if e != nil {
-			err = errors.Join(err, fmt.Errorf("making a pipe: %w", e))
-			return nil
-		}
-		if read {
-			*ours = r
-			return w
-		}
-		*ours = w
-		return r
-	}
-	data := func(name string, b []byte) *os.File {
-		m, e := memfd(name, b)
-		err = errors.Join(err, e)
-		return m
-	}
-	f.stdout, f.stderr = pipe(&p.stdout, true), pipe(&p.stderr, true)
-	// The order gives the descriptors: the first is 3.
-	fd := map[string]int{"args": 3, "status": 4, "passwd": 7, "group": 8}
-	f.extra = []*os.File{
-		nil, pipe(&p.status, true), pipe(&p.release, false), pipe(&p.verdict, true),
-		data("passwd", []byte(passwd)), data("group", []byte(groups)),
-	}
-	add := func(name string, b []byte) {
-		fd[name] = 3 + len(f.extra)
-		f.extra = append(f.extra, data(name, b))
-	}
-	if p.spec.Code != "" {
-		add("code", []byte(p.spec.Code))
-	}
-	if len(seccompFilter) > 0 {
-		add("seccomp", seccompFilter)
-	}
-	args, e := p.backend.arguments(p.spec, plain, fd)
-	if e != nil {
-		return f, e
-	}
-	f.extra[0] = data("args", args)
-	if err != nil {
-		return f, err
-	}
-	if p.backend.root {
-		// A program may open /dev/stdout, which asks for the right to the pipe.
-		err = errors.Join(f.stdout.Chown(p.backend.uid, p.backend.uid), f.stderr.Chown(p.backend.uid, p.backend.uid))
-	}
-	f.argv = append([]string{"--args", strconv.Itoa(fd["args"]), "--", "/bin/sh", "-c", script, "weir"}, command...)
-	return f, err
-}
-
-// ulimits are the resource limits of each single process. They stand in for a
-// control group where the server may not make one.
-func (p *bwrapProcess) ulimits() string {
-	l := p.spec.Limits
-	s := "ulimit -c 0\n"
-	if l.DiskMiB > 0 {
-		s += fmt.Sprintf("ulimit -f %d\n", l.DiskMiB*(mib/512)) // blocks, as POSIX has them
-	}
-	if l.MemoryMiB > 0 && !p.backend.cgroups.has("memory") {
-		s += fmt.Sprintf("ulimit -d %d\n", l.MemoryMiB*1024)
-	}
-	if l.PIDs > 0 && !p.backend.cgroups.has("pids") {
-		s += fmt.Sprintf("ulimit -p %d 2>/dev/null || ulimit -u %d\n", l.PIDs, l.PIDs) // two shells, two letters
-	}
-	return s
-}
-
 // watch takes over a started bubblewrap.
 func (p *bwrapProcess) watch(cmd *exec.Cmd) {
 	p.cmd = cmd
@@ -236,7 +136,7 @@ func onlyChild(pid int) (int, error) {
 	if len(f) != 1 {
 		return 0, fmt.Errorf("looking for the command's process: found %d", len(f))
 	}
-	return strconv.Atoi(f[0]) //nolint:wrapcheck // written by the kernel
+	return strconv.Atoi(f[0])
 }
 
 // restrict puts a command that waits to be let go under the limits of its group.
@@ -378,6 +278,8 @@ func (p *bwrapProcess) abandon() {
 		<-p.exited
 		if p.first != nil {
 			p.first.gone(goneWait)
+		} else { // the start broke off before the namespace's first process was known
+			killLabelled(context.Background(), goneWait, labelExecution+"="+string(p.spec.Execution)+"\x00")
 		}
 	}
 	p.cleanUp()

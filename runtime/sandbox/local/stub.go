@@ -1,15 +1,18 @@
 package local
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 // stub is the shell script that becomes the command. It says ready on
 // descriptor 6, waits for a line on descriptor 5 (its end means that the server
-// is gone) while the server puts the process under its limits, tells whether the command exists (ok,
-// missing or denied: no exit code could) and is replaced by the command.
+// is gone) while the server puts the process into its control groups, tells
+// whether the command exists (ok, missing or denied: no exit code could) and is
+// then replaced by the command.
 const stub = `echo ready >&6
 read -r weir_stub_go <&5 || exit 125
 weir_stub_file=
@@ -28,22 +31,37 @@ esac
 if [ -z "$weir_stub_file" ]; then echo missing >&6; exit 127; fi
 if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then echo denied >&6; exit 126; fi
 echo ok >&6
-exec `
+`
 
-// stubScript is the stub for variables that a shell would drop or change on
-// their way: those go through env(1).
-func stubScript(limits string, odd []run.EnvVar) string {
+// execute is the shell's word for becoming the command. Variables that a shell
+// would drop or change on their way go through env(1).
+func execute(odd []run.EnvVar) string {
 	var b strings.Builder
-	b.WriteString(limits)
-	b.WriteString(stub)
+	b.WriteString("exec ")
 	if len(odd) > 0 {
 		b.WriteString("/usr/bin/env -- ")
 		for _, e := range odd {
 			b.WriteString("'" + strings.ReplaceAll(e.Name+"="+e.Value, "'", `'\''`) + "' ")
 		}
 	}
-	b.WriteString(`"$@" 5<&- 6>&-`)
 	return b.String()
+}
+
+// ulimits are the resource limits of each single process. Those of memory and
+// processes stand in for a control group where the server may not make one. A
+// limit that cannot be set is one that was lower before.
+func ulimits(l sandbox.Limits, memory, pids bool) string {
+	s := "ulimit -c 0 2>/dev/null\n"
+	if l.DiskMiB > 0 {
+		s += fmt.Sprintf("ulimit -f %d 2>/dev/null\n", l.DiskMiB*2048) // blocks of 512 bytes, as POSIX has them
+	}
+	if memory && l.MemoryMiB > 0 {
+		s += fmt.Sprintf("ulimit -d %d 2>/dev/null\n", l.MemoryMiB*1024)
+	}
+	if pids && l.PIDs > 0 {
+		s += fmt.Sprintf("ulimit -p %d 2>/dev/null || ulimit -u %d 2>/dev/null\n", l.PIDs, l.PIDs) // two shells, two letters
+	}
+	return s
 }
 
 // oddEnv splits off the variables that a shell does not pass on unchanged.

@@ -4,7 +4,16 @@ import (
 	"cmp"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
 )
+
+// noGPU refuses a request for a GPU: running without one would be something else.
+func noGPU(spec sandbox.Spec) error {
+	if spec.GPU == "" {
+		return nil
+	}
+	return run.Errorf(run.Invalid, "the local backend has no GPUs to give, but %q was asked for: use another backend", spec.GPU)
+}
 
 // maxEnvString is what Linux takes as one string of an environment or of a
 // command (MAX_ARG_STRLEN, with its final NUL).

@@ -1,0 +1,42 @@
+# Weir. `make` lists the targets. Nothing here installs anything on the machine.
+
+GO   ?= go
+LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+# For example: make test TESTFLAGS=-race PKG=./runtime/...
+PKG  ?= ./...
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint format generate verify web bench soak
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build ./weir
+	$(GO) build -o weir .
+
+test: ## Run all tests; what a test needs and does not find is skipped loudly
+	$(GO) test -timeout 15m $(TESTFLAGS) $(PKG)
+
+race: ## Run all tests under the race detector
+	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PKG)
+
+lint: ## Run the linters, at the version pinned in tools/lint
+	$(LINT) run $(PKG)
+
+format: ## Format the Go code
+	$(LINT) fmt $(PKG)
+
+generate: ## Write the generated GraphQL code again
+	$(GO) tool gqlgen generate
+
+verify: ## Check that generated code and go.mod are current
+	.ci/verify
+
+web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
+	cd web && npm run codegen && npm run build
+
+bench: ## Measure Weir against what it stands on; fails over the limits
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench
+
+soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store
+	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e

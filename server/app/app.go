@@ -1,0 +1,107 @@
+// Package app puts the server together. It is the only package that sees all
+// others; it constructs and orders them, and decides nothing else.
+//
+// Layers, from the ground: store, stream, engine, HTTP. They start in this
+// order and stop in reverse, each waited for: the listener first, then the runs
+// (they may go on for a while, then they are cancelled), then the log.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/weirhq/weir/server/config"
+)
+
+// commandLine is what weir understands.
+type commandLine struct {
+	Serve   serveCommand   `cmd:"" help:"Serve the API and the page."`
+	Demo    demoCommand    `cmd:"" help:"Serve with examples that run at once: no key, no network, nothing kept."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// streams are where a command writes and what it was started with.
+type streams struct {
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// errHelp ends the parsing after the help was printed.
+var errHelp = errors.New("help was printed")
+
+// Run is the weir program: it parses args and runs the command until it has
+// done its work or ctx ends. Its error is one for the user.
+func Run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
+	var cli commandLine
+	parser, err := kong.New(&cli,
+		kong.Name("weir"),
+		kong.Description("The run server for AI agents: starts them, streams everything they do, meters what they cost."),
+		kong.Vars{"data": config.DefaultData(getenv)},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { panic(errHelp) }), // kong goes on otherwise
+		kong.Resolvers(settings(getenv)),
+		kong.ValueFormatter(withSetting),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		return fmt.Errorf("reading the command line: %w", err)
+	}
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case errHelp: // this very value was thrown
+			err = nil
+		default:
+			panic(r)
+		}
+	}()
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	cmd, err := parser.Parse(args)
+	if err != nil {
+		return fmt.Errorf("%w (see weir --help)", err)
+	}
+	return cmd.Run(&call{ctx: ctx, streams: streams{stdout: stdout, stderr: stderr, getenv: getenv}})
+}
+
+// call is what kong hands to a command.
+type call struct {
+	ctx context.Context //nolint:containedctx // the only way through kong
+	streams
+}
+
+// settings reads a flag's environment variable, its tag "setting".
+func settings(getenv func(string) string) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if name := flag.Tag.Get("setting"); name != "" {
+			if v := getenv(name); v != "" {
+				return v, nil
+			}
+		}
+		return nil, nil //nolint:nilnil // kong's way to say "not set"
+	})
+}
+
+// withSetting adds the default and the environment variable to a flag's help.
+func withSetting(v *kong.Value) string {
+	text := strings.TrimSpace(v.Help)
+	var notes []string
+	if v.HasDefault {
+		notes = append(notes, "default "+v.Default)
+	}
+	if v.Tag != nil {
+		if name := v.Tag.Get("setting"); name != "" {
+			notes = append(notes, "$"+name)
+		}
+	}
+	if len(notes) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(notes, ", ") + ")"
+}

@@ -1,0 +1,194 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/weirhq/weir/db/store"
+	"github.com/weirhq/weir/graph"
+	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/agent/replay"
+	"github.com/weirhq/weir/runtime/agent/script"
+	"github.com/weirhq/weir/runtime/engine"
+	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local"
+	"github.com/weirhq/weir/runtime/stream"
+	"github.com/weirhq/weir/server/config"
+	"github.com/weirhq/weir/server/httpapi"
+	"github.com/weirhq/weir/server/supervise"
+	"github.com/weirhq/weir/web"
+)
+
+// What satisfies whose interface is said here, so that no implementation needs
+// to know who uses it.
+var (
+	_ engine.Store    = (*store.Store)(nil)
+	_ engine.Agents   = (*agent.Set)(nil)
+	_ sandbox.Backend = (*local.Bubblewrap)(nil)
+	_ sandbox.Backend = (*local.Plain)(nil)
+	_ agent.Driver    = script.Driver{}
+	_ agent.Driver    = replay.Driver{}
+	_ stream.Source   = (*store.Store)(nil)
+	_ store.Listener  = (*stream.Stream)(nil)
+	_ graph.Runs      = (*engine.Engine)(nil)
+	_ graph.Reader    = (*store.Store)(nil)
+	_ graph.Feed      = (*stream.Stream)(nil)
+	_ graph.Agents    = catalog{}
+	_ graph.Server    = about{}
+	_ httpapi.API     = (*graph.API)(nil)
+)
+
+// otherWriters is how often followed sessions are checked for events that
+// another server wrote to the same PostgreSQL.
+const otherWriters = time.Second
+
+// options are what a server is built from.
+type options struct {
+	cfg      config.Serve
+	agents   *agent.Set
+	listener net.Listener
+	log      *slog.Logger
+	// examplesOnly allows plain processes where no sandbox works, and then
+	// refuses every run that the API asks for.
+	examplesOnly bool
+}
+
+// server is the built server.
+type server struct {
+	options
+	store     *store.Store
+	stream    *stream.Stream
+	sandboxes *sandboxes
+	engine    *engine.Engine
+	http      *httpapi.Server
+	replica   string
+}
+
+// build opens and connects the layers. Nothing works yet: that is for the
+// services. An error leaves nothing open but the listener.
+func build(ctx context.Context, o options) (_ *server, err error) {
+	s := &server{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := makeData(o.cfg.Data); err != nil {
+		return nil, err
+	}
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Logger: o.log}); err != nil {
+		return nil, err
+	}
+	if s.replica, err = replica(o.cfg.Data); err != nil {
+		return nil, err
+	}
+	var so stream.Options
+	if s.store.Dialect() == "postgres" {
+		so.Poll = otherWriters
+	}
+	so.Logger = o.log
+	s.stream = stream.New(s.store, so)
+	s.store.Listen(s.stream)
+
+	s.sandboxes = openSandboxes(ctx, o)
+	s.engine, err = engine.New(engine.Options{
+		Store:  s.store,
+		Agents: o.agents,
+		Drivers: map[string]agent.Driver{
+			agent.DriverScript: script.New(),
+			agent.DriverReplay: replay.New(),
+		},
+		Backends:    s.sandboxes.backends,
+		Policy:      s.sandboxes.policy,
+		DataDir:     o.cfg.Data,
+		Replica:     s.replica,
+		Concurrency: o.cfg.Concurrency,
+		Drain:       o.cfg.StopTimeout,
+		Logger:      o.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the engine: %w", err)
+	}
+	var runs graph.Runs = s.engine
+	if s.sandboxes.examplesOnly {
+		runs = watchOnly{s.engine}
+	}
+	api := graph.New(graph.Options{
+		Runs: runs, Reader: s.store, Feed: s.stream, Agents: catalog{o.agents}, Log: o.log,
+		Server: about{replica: s.replica, store: s.store.Dialect(), sandboxes: s.sandboxes.found},
+	})
+	s.http, err = httpapi.New(httpapi.Options{
+		API: api, Watch: graph.Watch, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
+		Page: web.Dist(), Ready: s.ready,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the HTTP front: %w", err)
+	}
+	return s, nil
+}
+
+// services are the layers above the store, in the order of their start.
+func (s *server) services() []supervise.Service {
+	return []supervise.Service{
+		{Name: "stream", Run: s.stream.Run},
+		{Name: "engine", Run: s.engine.Run},
+		{Name: "http", Run: func(ctx context.Context) error { return s.http.Serve(ctx, s.listener) }},
+	}
+}
+
+// ready says whether runs can be taken: an earlier server's runs are dealt with
+// and the database answers.
+func (s *server) ready(ctx context.Context) error {
+	select {
+	case <-s.engine.Ready():
+	default:
+		return errors.New("still dealing with the runs that an earlier server left open")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := s.store.Ping(ctx); err != nil {
+		s.log.WarnContext(ctx, "the database does not answer", "error", err)
+		return errors.New("the database does not answer")
+	}
+	return nil
+}
+
+// close closes what has no service of its own: last the store.
+func (s *server) close() error {
+	var errs []error
+	if s.sandboxes != nil {
+		errs = append(errs, s.sandboxes.close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// announce says what was found and where the server is.
+func (s *server) announce() {
+	s.log.Info("weir "+Version(), "data", s.cfg.Data, "store", s.store.Dialect(), "replica", s.replica)
+	s.log.Info("agents", "usable", len(s.agents.List()), "problems", len(s.agents.Problems()), "folder", s.cfg.Agents)
+	for _, b := range s.sandboxes.found {
+		switch {
+		case !b.Available:
+			s.log.Warn("sandbox not available", "backend", b.Backend, "reason", b.Reason)
+		case b.Isolation != "":
+			s.log.Warn("commands run as plain processes, without a sandbox: they can do all that this user can",
+				"backend", b.Backend, "isolation", b.Isolation)
+		default:
+			s.log.Info("sandbox works", "backend", b.Backend, "note", b.Reason)
+		}
+	}
+	if s.cfg.Token == "" {
+		s.log.Warn("no token is set: every user of this machine can use this server and so act as you; set WEIR_TOKEN to change that")
+	}
+	s.log.Info("listening", "url", s.url())
+}
+
+// url is where the page is.
+func (s *server) url() string { return "http://" + s.listener.Addr().String() }

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// replicaFile keeps the replica's id in its data folder, so that a restart
+// takes back its own runs at once.
+const replicaFile = "replica"
+
+// replica reads the id, or makes it on the first start. The data folder's lock
+// is held.
+func replica(data string) (string, error) {
+	path := filepath.Join(data, replicaFile)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		if id := strings.TrimSpace(string(text)); run.ValidID("rep", id) {
+			return id, nil
+		}
+		return "", fmt.Errorf("%s does not hold a replica id but %.40q; delete the file, then runs that this server left open end as LOST elsewhere", path, text)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the replica id: %w", err)
+	}
+	id := run.NewKey("rep")
+	if err := writeFile(path, id+"\n"); err != nil {
+		return "", fmt.Errorf("keeping the replica id: %w", err)
+	}
+	return id, nil
+}
+
+// writeFile puts a small file in place as a whole, also when the power fails.
+func writeFile(path, text string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("making a file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", f.Name(), err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("putting %s in place: %w", path, err)
+	}
+	return nil
+}
+
+// makeData makes the data folder. Others may walk through it, since a root
+// server's sandboxes run as another user, but not list it; what it holds has
+// modes of its own.
+func makeData(dir string) error {
+	fi, err := os.Stat(dir)
+	switch {
+	case err == nil && fi.IsDir():
+		return nil
+	case err == nil:
+		return fmt.Errorf("the data folder %s is a file; name a folder with --data", dir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the data folder %s cannot be reached: %w; choose another one with --data", dir, cause(err))
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // as mkdir makes them
+		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
+	}
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // to be walked through, not listed
+		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
+	}
+	return nil
+}
+
+// cause drops the operation and path of a file error that the message names.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+import { expect, expectEvents, expectStatus, loadAll, test, watchSeqs } from './fixtures';
+import { Weir } from './weir';
+
+test('after kill -9 and a restart the page comes back by itself and shows everything', async ({ page, watch }) => {
+  watch.expectErrors(/ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection/);
+  const weir = await Weir.start();
+  try {
+    const first = await weir.startRun({
+      agent: 'script',
+      stage: 'train',
+      code: `
+import json, time
+for step in range(1, 100000):
+    print(json.dumps({"step": step, "metrics": {"loss": 1 / step}}), flush=True)
+    if step % 10 == 0: print(f"line {step}", flush=True)
+    time.sleep(0.01)
+`,
+    });
+    const sockets = watchSeqs(page);
+    await page.goto(`${weir.url}/s/${first.session.id}`);
+    await expect(page.locator('.output')).toContainText('line 30');
+    await weir.kill();
+    const seen = Math.max(...sockets.flat());
+    await expect(page.getByRole('status').filter({ hasText: 'Reconnecting' })).toBeVisible();
+    await weir.up();
+
+    await expect(page.getByRole('status').filter({ hasText: /Live|Up to date/ })).toBeVisible({ timeout: 20_000 });
+    await expectStatus(page, 'Failed');
+    await expectStatus(page, 'server lost');
+
+    // A second run of the same session, after the crash, streams into the same page.
+    await weir.startRun({
+      agent: 'script',
+      stage: 'train',
+      sessionId: first.session.id,
+      command: ['echo', 'second life'],
+    });
+    await expect(page.getByText('second life').last()).toBeVisible();
+    await expectStatus(page, 'Done');
+
+    const log = await weir.log(first.session.id);
+    expect(log.map((event) => event.seq)).toEqual(log.map((_, i) => i + 1));
+    const seqs = sockets.flat();
+    // Nothing that the page saw is missing, nothing came twice, nothing was skipped.
+    expect(log.length).toBeGreaterThanOrEqual(seen);
+    expect(new Set(seqs).size).toBe(seqs.length);
+    expect(seqs).toEqual(log.slice(-seqs.length).map((event) => event.seq));
+    await loadAll(page);
+    await expectEvents(page, log.length);
+    await expect(page.getByText('could not be had')).toHaveCount(0);
+  } finally {
+    await weir.stop();
+  }
+});
