@@ -27,6 +27,7 @@ describe('numbers', () => {
   it('never shows a small cost as nothing', () => {
     expect([0, 0.000012, 0.0345, 1.5].map(dollars)).toEqual(['$0', '$0.000012', '$0.035', '$1.50']);
     expect([0, 0.123456, 1234.56, 1e-7, 2.5e9].map(value)).toEqual(['0', '0.12346', '1234.6', '1.000e-7', '2.500e+9']);
+    expect([3, 1000, -12345, 1234.04, 1e6].map(value)).toEqual(['3', '1000', '-12345', '1234', '1000000']);
   });
 
   it('backs off to ten seconds and no further', () => {

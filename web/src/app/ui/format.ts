@@ -54,8 +54,9 @@ export function dollars(usd: number): string {
 export function value(v: number): string {
   if (v === 0) return '0';
   const size = Math.abs(v);
+  if (Number.isInteger(v) && size < 1e7) return String(v);
   if (size >= 1e6 || size < 1e-4) return v.toExponential(3);
-  if (size >= 1000) return v.toFixed(1);
+  if (size >= 1000) return String(Number(v.toFixed(1)));
   return String(Number(v.toPrecision(5)));
 }
 

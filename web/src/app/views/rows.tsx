@@ -110,14 +110,14 @@ function RunEnd({ row }: { row: EndRow }) {
 
 function Message({ row }: { row: MessageRow }) {
   return (
-    <div className="message" aria-busy={!row.whole}>
+    <div className="message" aria-busy={!row.whole && !row.stopped}>
       {row.agent && (
         <p className="who">
           <Foreign text={row.agent} />
         </p>
       )}
       <LongText text={row.text} />
-      {!row.whole && <span className="caret" aria-hidden="true" />}
+      {!row.whole && !row.stopped && <span className="caret" aria-hidden="true" />}
     </div>
   );
 }
@@ -162,7 +162,7 @@ function Tool({ row, session }: { row: ToolRow; session: SessionController }) {
         </strong>
         <Foreign className="one-line mono quiet" text={titleOf(row.arguments)} />
         <span className="card-state">
-          {end ? <Outcome bad={end.isError} text={end.isError ? 'failed' : 'ok'} /> : <Working />}
+          {end ? <Outcome bad={end.isError} text={end.isError ? 'failed' : 'ok'} /> : <Working stopped={row.stopped} />}
           {end && <span className="quiet num">{seconds(end.seconds)}</span>}
         </span>
       </button>
@@ -211,24 +211,26 @@ function Execution({ row }: { row: ExecutionRow }) {
         <span className="card-state">
           {row.isolation && <span className="chip chip-warn">{row.isolation}</span>}
           {row.backend && <span className="quiet">{row.backend}</span>}
-          {end ? <Outcome bad={end.isError} text={exit ?? ''} /> : <Working />}
+          {end ? <Outcome bad={end.isError} text={exit ?? ''} /> : <Working stopped={row.stopped} />}
           {end && <span className="quiet num">{seconds(end.seconds)}</span>}
         </span>
       </div>
-      {row.command === null && <p className="cut-off quiet">Began before the events loaded here.</p>}
-      <Output screen={row.screen} version={row.version} numbered={row.command !== null} />
+      {!row.started && <p className="cut-off quiet">Began before the events loaded here.</p>}
+      <Output screen={row.screen} version={row.version} whole={row.started} />
       <Accounts row={row} />
     </section>
   );
 }
 
-/** What became of the output: points, and whatever was rejected or cut. */
+/** What became of the output: points, and whatever was rejected or cut. Never a sum over a part of the events. */
 function Accounts({ row }: { row: ExecutionRow }) {
-  const loss = row.finished?.loss;
+  const { loss } = row;
   const rejected = loss ? toLong(loss.linesRejected) : 0;
   const truncated = loss ? toLong(loss.bytesTruncated) : 0;
   const parts: string[] = [];
-  if (row.points > 0 && row.command !== null) {
+  if (!row.started) {
+    if (loss && toLong(loss.linesParsed) > 0) parts.push(plural(toLong(loss.linesParsed), 'metric line'));
+  } else if (row.points > 0) {
     const names = [...row.pointNames];
     const more = names.length > 4 ? `, … ${names.length - 4} more` : '';
     parts.push(`${plural(row.points, 'metric point')} (${names.slice(0, 4).join(', ')}${more})`);
@@ -323,7 +325,8 @@ function Outcome({ bad, text }: { bad: boolean; text: string }) {
   return <span className={bad ? 'bad-text' : 'good-text'}>{text}</span>;
 }
 
-function Working() {
+function Working({ stopped }: { stopped: boolean }) {
+  if (stopped) return <span className="quiet">stopped</span>;
   return (
     <span className="working">
       <span className="dot" aria-hidden="true" />
