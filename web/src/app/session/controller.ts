@@ -1,9 +1,11 @@
 import {
   AbortRunDocument,
+  type OnBusy,
   type ReceiptFieldsFragment,
   RunCurvesDocument,
   RunExecutionsDocument,
   RunReceiptDocument,
+  SendMessageDocument,
   SessionHeadDocument,
   type SessionHeadQuery,
   SessionRunsDocument,
@@ -109,6 +111,15 @@ export class SessionController {
       if (run && isFinal(run.status) && run.abort?.outcome !== 'PENDING') return;
       await pause(receiptEveryMs, this.#over.signal);
     }
+  }
+
+  /** Asks the session's agent for a follow-up. Gives null, or what to tell the user. */
+  async send(text: string, onBusy: OnBusy, idempotencyKey: string): Promise<string | null> {
+    const input = { sessionId: this.id, text, onBusy, idempotencyKey };
+    const result = await client.mutation(SendMessageDocument, { input }).toPromise();
+    if (result.error || !result.data) return result.error ? problemText(result.error) : 'The server sent no run.';
+    this.runs.put([result.data.sendMessage]);
+    return null;
   }
 
   /** The log and the queries both tell the state; the later seq counts. */

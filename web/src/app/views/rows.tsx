@@ -14,7 +14,7 @@ import type {
   ToolRow,
   UsageRow,
 } from '../session/rows';
-import { bytes, clock, cost, count, plural, seconds, usageParts } from '../ui/format';
+import { bytes, clock, computeOnly, count, plural, seconds, usageFacts } from '../ui/format';
 import { useRow } from '../ui/hooks';
 import { LongText, pretty } from '../ui/longtext';
 import { StatusBadge } from '../ui/status';
@@ -142,7 +142,7 @@ function Thought({ row, session }: { row: ThoughtRow; session: SessionController
     <div className="thought">
       <button type="button" className="fold" aria-expanded={open} onClick={toggle}>
         <span className="chevron" aria-hidden="true" />
-        Thought
+        <span className="fold-label">Thought</span>
         {!open && <Foreign className="one-line quiet" text={first.slice(0, 200)} />}
       </button>
       {open && <LongText text={row.text} className="quiet" />}
@@ -260,12 +260,21 @@ function Accounts({ row }: { row: ExecutionRow }) {
 
 function UsageLine({ row }: { row: UsageRow }) {
   if (!row.usage) return null;
-  const parts = [...usageParts(row.usage), cost(row.usage)].filter(Boolean);
-  if (row.usage.provenance !== 'MEASURED') parts.push(row.usage.provenance.toLowerCase());
+  const { provenance } = row.usage;
+  const plain = provenance === 'MEASURED' || (provenance === 'UNKNOWN' && computeOnly(row.usage));
+  const who = row.model ?? row.backend ?? row.provider;
   return (
     <p className="line-row quiet num">
       <span className="label">usage</span>
-      <Foreign text={[row.model ?? row.backend ?? row.provider ?? '', ...parts].filter(Boolean).join(' · ')} />
+      <span className="facts">
+        {who && <Foreign text={who} />}
+        {usageFacts(row.usage).map(({ text, title }) => (
+          <span key={text} title={title}>
+            {text}
+          </span>
+        ))}
+        {!plain && <span>{provenance.toLowerCase()}</span>}
+      </span>
     </p>
   );
 }
