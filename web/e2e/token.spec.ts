@@ -10,7 +10,7 @@ test('the page asks for the token, says when it is wrong, and goes on with the r
     const started = await weir.startRun({ agent: 'script', command: ['echo', 'behind the door'] });
     const address = `${weir.url}/s/${started.session.id}`;
     await page.goto(address);
-    const form = page.getByRole('form', { name: 'Token' });
+    const form = page.getByRole('form', { name: 'Access' });
     await expect(form).toBeVisible();
     await expect(page.getByText('behind the door')).toHaveCount(0);
     await expectAccessible(page);
@@ -49,7 +49,7 @@ test('the playground asks for the token and sends it in queries and subscription
     await expect.poll(async () => (await weir.run(started.id)).status).toBe('DONE');
     const query = `subscription { events(sessionId: "${started.session.id}", types: [RUN_ENDED]) { seq type } }`;
     await page.goto(`${weir.url}/playground`);
-    const form = page.getByRole('form', { name: 'Token' });
+    const form = page.getByRole('form', { name: 'Access' });
     await expect(form).toBeVisible({ timeout: 30_000 });
     await expectAccessible(page);
     await form.getByLabel('Token').fill(token);

@@ -23,7 +23,7 @@ export function TokenForm() {
   };
 
   return (
-    <form className="token-form" aria-label="Token" onSubmit={(event) => void submit(event)}>
+    <form className="token-form" aria-label="Access" onSubmit={(event) => void submit(event)}>
       <h1>This server asks for a token</h1>
       <label htmlFor={id}>Token</label>
       <input

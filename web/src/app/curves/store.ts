@@ -45,7 +45,7 @@ export class CurveStore {
 
   /** Takes the charts that the program asked for before the events that apply() sees. */
   configure(event: EventOf<'ChartConfigured'>): void {
-    this.#configure(event.config);
+    if (this.#configure(event.config)) this.structure.set(this.structure.get() + 1);
   }
 
   /** Takes a run's curves as the server folded them. */
