@@ -315,8 +315,10 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 }
 
 func (c *Cluster) start() error {
-	args := []string{"-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=", "-c", "port=" + strconv.Itoa(c.port), "-c", "unix_socket_directories=" + c.dir,
-		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=fatal"}
+	args := []string{
+		"-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=", "-c", "port=" + strconv.Itoa(c.port), "-c", "unix_socket_directories=" + c.dir,
+		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=fatal",
+	}
 	if !c.sync {
 		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 	}

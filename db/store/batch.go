@@ -116,8 +116,10 @@ func (p *prepared) lost(s *Store, index, n int, why string) error {
 	s.stats.badPoints.Add(int64(n))
 	of := p.events[index]
 	s.log.Warn("metric points were not stored", "run", of.Run, "points", n, "reason", why)
-	e, err := newEvent(p.Session, run.Draft{At: of.At, Run: of.Run, Agent: of.Agent, Stage: of.Stage,
-		Payload: &run.Warning{Text: fmt.Sprintf("%d metric points could not be stored: %s", n, why)}})
+	e, err := newEvent(p.Session, run.Draft{
+		At: of.At, Run: of.Run, Agent: of.Agent, Stage: of.Stage,
+		Payload: &run.Warning{Text: fmt.Sprintf("%d metric points could not be stored: %s", n, why)},
+	})
 	if err != nil {
 		return err
 	}

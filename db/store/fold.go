@@ -345,7 +345,7 @@ func eachLogged(id run.ID, seq int64, body []byte, f func(run.SeriesKey, pointRo
 func (s *Store) Fold(ctx context.Context) error {
 	return s.w.do(ctx, &op{logic: func(t *tx) error {
 		t.after = append(t.after, func() {
-			for s.w.foldNow() { //nolint:revive // one chunk of the log at a time
+			for s.w.foldNow() { // one chunk of the log at a time
 			}
 		})
 		return nil

@@ -118,7 +118,7 @@ func TestServerGone(t *testing.T) {
 			}
 			until(t, func() error {
 				if err := s.Ping(ctx); run.CodeOf(err) != run.Unavailable {
-					return fmt.Errorf("ping without the server gives %v", err)
+					return fmt.Errorf("ping without the server gives %w", err)
 				}
 				return nil
 			})

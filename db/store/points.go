@@ -110,7 +110,7 @@ func (w *writer) dropBadPoints(b *prepared, why error) bool {
 	n := 0
 	var search func(from, to int) bool
 	search = func(from, to int) bool {
-		if tries--; tries >= 0 && w.accepts(b, b.points[from:to]) {
+		if tries--; tries >= 0 && w.accepts(b.points[from:to]) {
 			return true
 		}
 		if to-from == 1 || tries < 0 {
@@ -149,7 +149,7 @@ func (w *writer) dropBadPoints(b *prepared, why error) bool {
 }
 
 // accepts tells whether the database takes these points.
-func (w *writer) accepts(b *prepared, points []flatPoint) bool {
+func (w *writer) accepts(points []flatPoint) bool {
 	_, err := w.transact(func(t *tx) error {
 		fresh := map[run.SeriesKey]int64{}
 		rows := make([]pointRow, 0, len(points))

@@ -201,7 +201,7 @@ func (w *writer) purgeSome() {
 			if n, err = t.exec("removing points", "DELETE FROM metric_points WHERE series = ? AND (step, ord) IN (SELECT step, ord FROM metric_points WHERE series = ? ORDER BY step, ord LIMIT ?)", id, id, purgeChunk); err != nil || n > 0 {
 				return err
 			}
-			if n, err = t.exec("removing buckets", "DELETE FROM metric_buckets WHERE series = ?", id); err != nil {
+			if _, err = t.exec("removing buckets", "DELETE FROM metric_buckets WHERE series = ?", id); err != nil {
 				return err
 			}
 			if _, err = t.exec("removing a series", "DELETE FROM series WHERE id = ?", id); err != nil {

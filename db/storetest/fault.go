@@ -32,11 +32,13 @@ func scenarios() []scenario {
 			}
 			q := run.Question{ID: run.NewKey("qst"), Run: r.ID, State: run.QuestionOpen}
 			return r.Session, func(ctx context.Context) error {
-				_, err := s.Append(ctx, run.Batch{Session: r.Session, Fence: fence(r),
+				_, err := s.Append(ctx, run.Batch{
+					Session: r.Session, Fence: fence(r),
 					Drafts:     []run.Draft{run.DraftOf(r, at(1), &run.MetricsLogged{Points: points}), run.DraftOf(r, at(2), &run.RunEnded{})},
 					Usage:      []run.UsageRecord{{Run: r.ID, RequestKey: "k", Tokens: run.Tokens{Input: 1}}},
 					Executions: []run.Execution{{ID: run.ExecutionID("exe_" + string(r.ID)), Run: r.ID}}, Artifacts: []run.Artifact{{Run: r.ID, Path: "p"}},
-					Questions: []run.Question{q}, Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &done, EndedAt: at(3), Result: &result, SessionTo: &result}})
+					Questions: []run.Question{q}, Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &done, EndedAt: at(3), Result: &result, SessionTo: &result},
+				})
 				return err
 			}
 		}, "RUN_STARTED METRICS_LOGGED RUN_ENDED"},

@@ -358,8 +358,10 @@ func testAbortEnded(t *testing.T, s Subject) {
 func ask(t *testing.T, s Store, r run.Run) run.Question {
 	t.Helper()
 	q := run.Question{ID: run.NewKey("qst"), Run: r.ID, Session: r.Session, Key: "k", Text: "which?", Schema: []byte(`{"type":"string"}`), AskedAt: at(3), State: run.QuestionOpen}
-	must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{Session: r.Session, Fence: fence(r), Questions: []run.Question{q},
-		Drafts: []run.Draft{run.DraftOf(r, at(3), &run.QuestionAsked{QuestionID: q.ID, Text: q.Text, Schema: q.Schema})}}))
+	must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{
+		Session: r.Session, Fence: fence(r), Questions: []run.Question{q},
+		Drafts: []run.Draft{run.DraftOf(r, at(3), &run.QuestionAsked{QuestionID: q.ID, Text: q.Text, Schema: q.Schema})},
+	}))
 	return q
 }
 
@@ -411,7 +413,8 @@ func testDeleteSession(t *testing.T, s Subject) {
 	kept := live(t, s.Store, "a")
 	fill(t, s.Store, kept.Session, 10)
 	ask(t, s.Store, r)
-	must[[]*run.Event](t)(s.Store.Append(ctx, run.Batch{Session: r.Session, Fence: fence(r),
+	must[[]*run.Event](t)(s.Store.Append(ctx, run.Batch{
+		Session: r.Session, Fence: fence(r),
 		Drafts:     []run.Draft{run.DraftOf(r, at(1), &run.MetricsLogged{Points: []run.Point{{Step: 1, Name: "loss", Value: 1}}})},
 		Executions: []run.Execution{{ID: run.NewExecutionID(), Run: r.ID}}, Artifacts: []run.Artifact{{Run: r.ID, Path: "x"}},
 		Usage: []run.UsageRecord{{Run: r.ID, RequestKey: "k", Rank: run.FromResult, Tokens: run.Tokens{Input: 7}, Raw: []byte(`{"secret":1}`)}},
@@ -456,8 +459,10 @@ func testFenced(t *testing.T, s Subject) {
 	r := live(t, s.Store, "a")
 	s.Exec(t, "UPDATE runs SET token = token + 1, owner = 'b' WHERE id = '"+string(r.ID)+"'") // a takeover
 	to := run.State{Status: run.Done, Reason: run.Completed}
-	_, err := s.Store.Append(ctx, run.Batch{Session: r.Session, Fence: fence(r), Drafts: []run.Draft{text(r, "stale")},
-		Usage: []run.UsageRecord{{Run: r.ID, RequestKey: "stale"}}, Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &to}})
+	_, err := s.Store.Append(ctx, run.Batch{
+		Session: r.Session, Fence: fence(r), Drafts: []run.Draft{text(r, "stale")},
+		Usage: []run.UsageRecord{{Run: r.ID, RequestKey: "stale"}}, Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &to},
+	})
 	wantIs(t, err, run.ErrFenced)
 	equal(t, "the run", state(t, s.Store, r.ID), "RUNNING ")
 	equal(t, "the records", len(must[[]run.UsageRecord](t)(s.Store.UsageRecords(ctx, r.ID))), 0)
@@ -475,9 +480,11 @@ func testStateRace(t *testing.T, s Subject) {
 	for i := range errs {
 		wg.Go(func() {
 			to := run.State{Status: run.Failed, Reason: run.ExitError}
-			_, errs[i] = all[i%2].Append(context.Background(), run.Batch{Session: r.Session,
-				Drafts: []run.Draft{run.DraftOf(r, at(9), &run.RunEnded{Status: to.Status, ExitReason: to.Reason})},
-				Update: &run.Update{Run: r.ID, From: []run.Status{run.Running, run.Waiting}, To: &to}})
+			_, errs[i] = all[i%2].Append(context.Background(), run.Batch{
+				Session: r.Session,
+				Drafts:  []run.Draft{run.DraftOf(r, at(9), &run.RunEnded{Status: to.Status, ExitReason: to.Reason})},
+				Update:  &run.Update{Run: r.ID, From: []run.Status{run.Running, run.Waiting}, To: &to},
+			})
 		})
 	}
 	wg.Wait()
@@ -538,8 +545,10 @@ func testRunFields(t *testing.T, s Subject) {
 	r := newRun(newSession(t, s.Store))
 	stage := ""
 	r.Stage, r.Provider, r.Model, r.Attempt, r.RestartOf, r.CreatedAt = "", "anthropic", "m'o\"del", 3, run.NewID(), at(0)
-	r.Input = run.Input{Agent: "trainer", Prompt: "p ' ? \x00", Stage: &stage, Code: "print('x')\n", Env: []run.EnvVar{{Name: "A", Value: "b"}}, TimeoutSeconds: 1.5,
-		Sandbox: run.SandboxRequest{Backend: "local", CPUs: 0.5}, Labels: []byte(`{"a":1}`), Config: []byte(`{"lr":0.1}`)}
+	r.Input = run.Input{
+		Agent: "trainer", Prompt: "p ' ? \x00", Stage: &stage, Code: "print('x')\n", Env: []run.EnvVar{{Name: "A", Value: "b"}}, TimeoutSeconds: 1.5,
+		Sandbox: run.SandboxRequest{Backend: "local", CPUs: 0.5}, Labels: []byte(`{"a":1}`), Config: []byte(`{"lr":0.1}`),
+	}
 	accept(t, s.Store, run.NewRun{Run: r})
 	got := must[run.Run](t)(s.Store.Run(ctx, r.ID))
 	r.State = run.State{Status: run.Queued}

@@ -62,12 +62,12 @@ func testSessionPages(t *testing.T, s Subject) {
 
 func testSessionFilters(t *testing.T, s Subject) {
 	ctx := context.Background()
-	make := func(title string) run.SessionID {
+	create := func(title string) run.SessionID {
 		id := run.NewSessionID()
 		ok(t, s.Store.CreateSession(ctx, run.Session{ID: id, Title: title}))
 		return id
 	}
-	a, b := make("Größe 100%_done!"), make("other")
+	a, b := create("Größe 100%_done!"), create("other")
 	find := func(f run.SessionFilter) string {
 		var out []string
 		for _, n := range must[run.Page[run.Session]](t)(s.Store.Sessions(ctx, f, run.PageQuery{})).Nodes {

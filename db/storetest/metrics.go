@@ -20,8 +20,10 @@ func logPoints(t *testing.T, s Store, r run.Run, points ...run.Point) []*run.Eve
 			points[i].At = at(1)
 		}
 	}
-	return must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{Session: r.Session, Fence: fence(r),
-		Drafts: []run.Draft{run.DraftOf(r, at(1), &run.MetricsLogged{ExecutionID: "exe", Points: points})}}))
+	return must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{
+		Session: r.Session, Fence: fence(r),
+		Drafts: []run.Draft{run.DraftOf(r, at(1), &run.MetricsLogged{ExecutionID: "exe", Points: points})},
+	}))
 }
 
 func curve(t *testing.T, s Store, r run.Run, q run.MetricQuery) run.Series {
@@ -186,17 +188,17 @@ func (m model) fold(level int) []run.Bucket {
 	return out
 }
 
-func (m model) check(t *testing.T, what string, got run.Series, max int) {
+func (m model) check(t *testing.T, what string, got run.Series, most int) {
 	t.Helper()
 	lo, hi := m[0].p.Step, m[0].p.Step
 	for _, x := range m {
-		lo, hi = min(lo, x.p.Step), maxInt(hi, x.p.Step)
+		lo, hi = min(lo, x.p.Step), max(hi, x.p.Step)
 	}
-	if lo < 0 && hi >= 0 && max == 1 {
-		max = 2 // no power of two puts both sides of 0 into one bucket
+	if lo < 0 && hi >= 0 && most == 1 {
+		most = 2 // no power of two puts both sides of 0 into one bucket
 	}
 	level := 0
-	for (hi>>level)-(lo>>level)+1 > int64(max) {
+	for (hi>>level)-(lo>>level)+1 > int64(most) {
 		level++
 	}
 	want := m.fold(level)
@@ -208,8 +210,6 @@ func (m model) check(t *testing.T, what string, got run.Series, max int) {
 		equal(t, fmt.Sprint(what, ": bucket ", i), fmt.Sprintf("%+v", got.Buckets[i]), fmt.Sprintf("%+v", want[i]))
 	}
 }
-
-func maxInt(a, b int64) int64 { return max(a, b) }
 
 // testMetricsModel compares random curves with the model, at all widths, folded
 // and not, and in between.

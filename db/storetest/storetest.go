@@ -243,8 +243,10 @@ func newSession(t *testing.T, s Store) run.SessionID {
 }
 
 func newRun(session run.SessionID) run.Run {
-	return run.Run{ID: run.NewID(), Session: session, Agent: "trainer", Team: "lab", Stage: "train", Driver: "script", Attempt: 1,
-		Input: run.Input{Agent: "trainer", Prompt: "go"}, Definition: []byte(`{"name":"trainer"}`)}
+	return run.Run{
+		ID: run.NewID(), Session: session, Agent: "trainer", Team: "lab", Stage: "train", Driver: "script", Attempt: 1,
+		Input: run.Input{Agent: "trainer", Prompt: "go"}, Definition: []byte(`{"name":"trainer"}`),
+	}
 }
 
 // live accepts and claims a run in a session of its own.
@@ -282,9 +284,11 @@ func text(r run.Run, s string) run.Draft { return run.DraftOf(r, at(1), &run.War
 func finish(t *testing.T, s Store, r run.Run) {
 	t.Helper()
 	to := run.State{Status: run.Done, Reason: run.Completed}
-	must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{Session: r.Session, Fence: fence(r),
+	must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{
+		Session: r.Session, Fence: fence(r),
 		Drafts: []run.Draft{run.DraftOf(r, at(9), &run.RunEnded{Status: to.Status, ExitReason: to.Reason})},
-		Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &to, EndedAt: at(9)}}))
+		Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &to, EndedAt: at(9)},
+	}))
 }
 
 // whole reads a session's log by pages.
