@@ -192,7 +192,7 @@ func (m model) check(t *testing.T, what string, got run.Series, most int) {
 	t.Helper()
 	lo, hi := m[0].p.Step, m[0].p.Step
 	for _, x := range m {
-		lo, hi = min(lo, x.p.Step), maxInt(hi, x.p.Step)
+		lo, hi = min(lo, x.p.Step), max(hi, x.p.Step)
 	}
 	if lo < 0 && hi >= 0 && most == 1 {
 		most = 2 // no power of two puts both sides of 0 into one bucket
@@ -210,8 +210,6 @@ func (m model) check(t *testing.T, what string, got run.Series, most int) {
 		equal(t, fmt.Sprint(what, ": bucket ", i), fmt.Sprintf("%+v", got.Buckets[i]), fmt.Sprintf("%+v", want[i]))
 	}
 }
-
-func maxInt(a, b int64) int64 { return max(a, b) }
 
 // testMetricsModel compares random curves with the model, at all widths, folded
 // and not, and in between.
