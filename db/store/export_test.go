@@ -3,7 +3,15 @@ package store
 import (
 	"context"
 	"database/sql"
+	"path/filepath"
 	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+
+	"github.com/weirhq/weir/runtime/run"
 )
 
 // Fault is a switch for the error before a statement.
@@ -86,4 +94,78 @@ func (s *Store) IgnoreError(ctx context.Context, first, second string) error {
 		_, _ = t.exec("test", second)
 		return nil
 	}})
+}
+
+// Summary is one bucket, for writing buckets by hand.
+type Summary = summary
+
+// AddPoint adds a finite point to a bucket.
+func AddPoint(s *Summary, p run.Point, ord int64) {
+	s.add(&pointRow{step: p.Step, ord: ord, atUS: p.At.UnixMicro(), value: p.Value})
+}
+
+// WriteBuckets writes buckets of level 4, and those above them, in one transaction.
+func WriteBuckets(conn bun.Conn, dialectName string, finest map[[3]int64]*Summary) error {
+	f := &foldState{series: map[int64]*seriesFold{}}
+	for k, s := range finest {
+		if f.series[k[0]] == nil {
+			f.series[k[0]] = &seriesFold{buckets: map[int64]*summary{}}
+		}
+		f.series[k[0]].buckets[k[2]] = s
+	}
+	t := &tx{ctx: context.Background(), s: &Store{}, conn: conn, d: &pgDialect{}}
+	if dialectName == sqliteName {
+		d := &sqliteDialect{}
+		if err := d.attach(t.ctx, t.conn); err != nil {
+			return err
+		}
+		defer d.detach()
+		t.d = d
+	}
+	if _, err := t.exec("begin", t.d.begin()); err != nil {
+		return err
+	}
+	if err := t.d.upsertBuckets(t, f.rows()); err != nil {
+		return err
+	}
+	_, err := t.exec("commit", "COMMIT")
+	return err
+}
+
+// Bodies gives the JSON of a batch's events.
+func (s *Store) Bodies(b run.Batch) ([][]byte, error) {
+	p, err := s.prepare(b)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, e := range p.events {
+		out = append(out, e.Body)
+	}
+	return out, nil
+}
+
+// Raw opens a database as the writer does, past the store.
+func Raw(b testing.TB, o Options) (*bun.DB, bun.Conn) {
+	b.Helper()
+	var db *bun.DB
+	if o.URL != "" {
+		t, err := parsePGURL(o.URL)
+		if err != nil {
+			b.Fatal(err)
+		}
+		db = connectPG(t, 8*time.Second, 1)
+	} else {
+		raw, err := sql.Open("sqlite", "file:"+filepath.Join(o.Path, "weir.db")+sqliteWriter)
+		if err != nil {
+			b.Fatal(err)
+		}
+		db = bun.NewDB(raw, sqlitedialect.New())
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close(); _ = db.Close() })
+	return db, conn
 }

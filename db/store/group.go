@@ -31,7 +31,6 @@ func (w *writer) writeGroup(ops []*op) {
 	for attempt := 0; len(ops) > 0; attempt++ {
 		t, err := w.transact(func(t *tx) error { return w.apply(t, ops) })
 		if err == nil {
-			w.healthy()
 			w.s.publish(t.events, t.changed)
 			for _, o := range ops {
 				w.finish(o, nil)

@@ -116,6 +116,14 @@ func eachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // transact runs f in a transaction and commits it. On nil error everything is
 // committed; otherwise nothing is. It does not publish.
 func (w *writer) transact(f func(*tx) error) (*tx, error) {
+	t, err := w.try(f)
+	if err == nil || !classify(err).retry() { // the database answered
+		w.healthy()
+	}
+	return t, err
+}
+
+func (w *writer) try(f func(*tx) error) (*tx, error) {
 	if err := w.connect(); err != nil {
 		return nil, fmt.Errorf("connecting to the database: %w", err)
 	}

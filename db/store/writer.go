@@ -19,6 +19,7 @@ const (
 	groupEvents = 512      // of one transaction
 	groupBytes  = 4 << 20
 	closeWait   = 10 * time.Second // for a database that is gone
+	busyTries   = 3                // for a lock that another transaction holds
 	foldEvery   = time.Second
 	foldPoints  = 200_000 // unfolded points that do not wait for the second
 )
@@ -250,7 +251,6 @@ func (w *writer) writeLogic(o *op) {
 	for attempt := 0; ; attempt++ {
 		t, err := w.transact(o.logic)
 		if err == nil {
-			w.healthy()
 			w.s.publish(t.events, t.changed)
 			w.finish(o, nil)
 			return
@@ -260,6 +260,7 @@ func (w *writer) writeLogic(o *op) {
 		if !again || attempt >= 3 {
 			if classify(err).retry() {
 				w.fail(err)
+				w.down.Store(false) // nothing waits for the database: the next change tries it again
 				err = unavailable(err)
 			}
 			w.finish(o, err)
@@ -274,12 +275,18 @@ func (w *writer) writeLogic(o *op) {
 }
 
 // pause is called when nothing can be written: it fails what need not wait for
-// the database and sleeps. False means that the store was closed for good.
+// the database and sleeps. False means that the store was closed for good. A
+// lock that is held elsewhere gets a few tries before it counts as that.
 func (w *writer) pause(attempt int, err error) bool {
 	w.s.stats.retries.Add(1)
+	if classify(err) == classBusy && attempt < busyTries {
+		return w.sleep(backoff(attempt))
+	}
 	w.fail(err)
+	if !w.down.Swap(true) {
+		w.s.log.Warn("the database cannot be written; retrying until it can", "error", err)
+	}
 	w.mu.Lock()
-	w.down.Store(true)
 	var logic []*op
 	kept := w.queue[:0]
 	for _, o := range w.queue {
@@ -294,9 +301,6 @@ func (w *writer) pause(attempt int, err error) bool {
 	w.mu.Unlock()
 	for _, o := range logic {
 		w.finish(o, unavailable(err))
-	}
-	if attempt == 0 {
-		w.s.log.Warn("the database cannot be written; retrying until it can", "error", err)
 	}
 	return w.sleep(backoff(attempt))
 }
