@@ -15,7 +15,7 @@ import { toLong } from '../api/long';
 import { Signal } from '../api/signal';
 import { Curve, curveKey, maxBuckets } from '../curves/curve';
 import { asOfSeq, CurveStore } from '../curves/store';
-import { seqOf } from './event';
+import { type Event, seqOf } from './event';
 import { isFinal, Runs } from './runs';
 import { SessionStore } from './store';
 import { EventStream } from './stream';
@@ -25,6 +25,16 @@ export type Head = NonNullable<SessionHeadQuery['session']>;
 
 /** Runs whose curves are shown at once, newest first. */
 const maxCurveRuns = 10;
+/** Events after which a run may be in another status. */
+const lifecycle = new Set<Event['__typename']>([
+  'RunStarted',
+  'QuestionAsked',
+  'QuestionAnswered',
+  'StateChanged',
+  'AbortRequested',
+  'RunEnded',
+]);
+const retryMs = 1_000;
 const receiptEveryMs = 300;
 const receiptForMs = 90_000;
 
@@ -42,6 +52,8 @@ export class SessionController {
   readonly receipt = new Signal<ReceiptFieldsFragment | null>(null);
   readonly problem = new Signal<string | null>(null);
   #stateSeq = 0;
+  #asking: Promise<Head | null> | null = null;
+  #askAgain = false;
   #over = new AbortController();
   #undo: (() => void)[] = [];
 
@@ -51,11 +63,15 @@ export class SessionController {
       this.curves.apply(events);
       const label = events.findLast((event) => event.__typename === 'StateChanged');
       if (label?.__typename === 'StateChanged') this.#setState(label.state, seqOf(label));
-      if (events.some((event) => event.__typename === 'RunStarted')) void this.#refresh();
+      if (events.some((event) => lifecycle.has(event.__typename))) void this.#refresh();
     });
     void this.stream.run(this.#over.signal);
     void this.#loadCurves();
-    const stop = followLatest(SessionRunsDocument, { sessionId: id }, (data) => this.runs.put([data.runs]));
+    const stop = followLatest(SessionRunsDocument, { sessionId: id }, (data) => {
+      this.runs.put([data.runs]);
+      // An answer under way may be older than this.
+      if (this.#asking) this.#askAgain = true;
+    });
     let times = 0;
     const connected = () => {
       const state = connection.state.get();
@@ -132,12 +148,35 @@ export class SessionController {
     return run;
   }
 
-  async #refresh(): Promise<Head | null> {
+  /**
+   * Asks for the session and its runs, one request at a time: what happens while one
+   * is under way is asked for again after it, so that the last answer is the newest.
+   */
+  #refresh(): Promise<Head | null> {
+    this.#askAgain = true;
+    this.#asking ??= (async () => {
+      try {
+        for (;;) {
+          this.#askAgain = false;
+          const head = await this.#ask();
+          if (this.#over.signal.aborted || (head !== 'no answer' && !this.#askAgain))
+            return head === 'no answer' ? null : head;
+          if (head === 'no answer') await pause(retryMs, this.#over.signal);
+        }
+      } finally {
+        this.#asking = null;
+      }
+    })();
+    return this.#asking;
+  }
+
+  async #ask(): Promise<Head | null | 'no answer'> {
     const state = connection.state.get();
     const times = state.kind === 'connected' ? state.times : 0;
     const result = await client
       .query(SessionHeadDocument, { id: this.id }, { requestPolicy: 'network-only' })
       .toPromise();
+    if (result.error?.networkError) return 'no answer';
     const session = result.data?.session ?? null;
     if (session && !this.#over.signal.aborted) {
       this.head.set(session);
@@ -159,7 +198,7 @@ export class SessionController {
         await this.#tryCurves();
         break;
       } catch {
-        await pause(1_000, signal);
+        await pause(retryMs, signal);
       }
     }
   }
