@@ -50,7 +50,6 @@ func (c class) retry() bool { return c == classGone || c == classBusy || c == cl
 // errTxAborted is what a lost statement turns a commit into.
 var errTxAborted = errors.New("the transaction was not committed")
 
-
 func sqlState(err error) string {
 	var pe pgdriver.Error
 	if errors.As(err, &pe) {
