@@ -2,7 +2,7 @@
 # iris.py for machines without Python. It prints the same curves. exp and log
 # are its own, since small awks are built without them.
 #
-# Settings by environment: STEPS (default 120) and PAUSE in seconds (default 0.05).
+# Settings by environment: STEPS (default 120) and PAUSE in seconds (default 0.15).
 
 function exp_(x,    n, i, term, sum) {
 	for (n = 0; x < -0.5 || x > 0.5; n++) x /= 2
@@ -104,7 +104,7 @@ function load(    f, n, i, j, s, q) {
 
 BEGIN {
 	steps = ENVIRON["STEPS"] == "" ? 120 : ENVIRON["STEPS"] + 0
-	pause = ENVIRON["PAUSE"] == "" ? "0.05" : ENVIRON["PAUSE"] + 0
+	pause = ENVIRON["PAUSE"] == "" ? "0.15" : ENVIRON["PAUSE"] + 0
 	load()
 	print "120 flowers to learn from, 30 held back"
 	print "{\"chart_config\": {\"charts\": [{\"title\": \"Loss\", \"metrics\": [\"loss\", \"val_loss\"], \"type\": \"line\"}, {\"title\": \"Accuracy\", \"metrics\": [\"accuracy\", \"val_accuracy\"], \"type\": \"line\"}]}}"

@@ -1,7 +1,7 @@
 """Logistic regression on Fisher's Iris flowers (1936), in plain Python.
 
 Prints one metric line per step and run; the awk twin iris.awk prints the same.
-Settings by environment: STEPS (default 120) and PAUSE in seconds (default 0.05).
+Settings by environment: STEPS (default 120) and PAUSE in seconds (default 0.15).
 """
 
 import json
@@ -31,7 +31,7 @@ FLOWERS = """
 
 SPECIES = ["setosa", "versicolor", "virginica"]
 STEPS = int(os.environ.get("STEPS", "120"))
-PAUSE = float(os.environ.get("PAUSE", "0.05"))
+PAUSE = float(os.environ.get("PAUSE", "0.15"))
 
 
 def say(**line):

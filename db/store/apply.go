@@ -36,7 +36,7 @@ func (w *writer) applyRows(t *tx, b *prepared, f *facts) error {
 		return err
 	}
 	if b.Update != nil {
-		return w.applyUpdate(t, b)
+		return t.applyUpdate(b)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (t *tx) upsert(name string, model any, key string) error {
 
 // applyUpdate changes the run's row. The old state stands in the WHERE clause as
 // well as in the facts, so that even a change that took no lock cannot be lost.
-func (w *writer) applyUpdate(t *tx, b *prepared) error {
+func (t *tx) applyUpdate(b *prepared) error {
 	u := b.Update
 	q := t.conn.NewUpdate().Table("runs").Where("id = ?", string(u.Run)).Where("status IN (?)", bun.List(u.From))
 	set := false

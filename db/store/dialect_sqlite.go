@@ -39,7 +39,7 @@ func (d *sqliteDialect) attach(ctx context.Context, conn bun.Conn) error {
 		{&d.reserve1, "UPDATE sessions SET last_seq = last_seq + ?, " + keepFolded + " WHERE id = ? RETURNING sid, last_seq, folded_seq"},
 		{&d.reserveP, "UPDATE sessions SET last_seq = last_seq + ? WHERE id = ? RETURNING sid, last_seq, folded_seq"},
 	} {
-		stmt, err := conn.Conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // kept until detach
+		stmt, err := conn.Conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // detach closes it
 		if err != nil {
 			return fmt.Errorf("preparing %q: %w", p.query, err)
 		}

@@ -50,9 +50,6 @@ func (c class) retry() bool { return c == classGone || c == classBusy || c == cl
 // errTxAborted is what a lost statement turns a commit into.
 var errTxAborted = errors.New("the transaction was not committed")
 
-// errGivenUp ends the statements of a writer that took too long to close.
-var errGivenUp = errors.New("the store was closed")
-
 func sqlState(err error) string {
 	var pe pgdriver.Error
 	if errors.As(err, &pe) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -23,7 +24,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, folderError(dir, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := flock(f); err != nil {
 		holder, _ := os.ReadFile(name)
 		_ = f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -48,6 +49,19 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, folderError(dir, err)
 	}
 	return f, nil
+}
+
+// lockPatience is how long a taken lock is waited for: a server that is just
+// ending holds it, and so does a child of ours between its fork and its exec.
+const lockPatience = time.Second
+
+func flock(f *os.File) error {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func folderError(dir string, err error) error {

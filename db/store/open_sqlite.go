@@ -46,7 +46,14 @@ func (s *Store) openSQLite(ctx context.Context, dir string) error {
 		db.SetMaxIdleConns(conns)
 		return bun.NewDB(db, sqlitedialect.New()), nil
 	}
-	var err error
+	// SQLite would make it readable for all; its -wal and -shm take after it.
+	f, err := os.OpenFile(s.dbFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return run.Errorf(run.Unavailable, "the database %s cannot be written: %w; give this user write permission on the file and its folder", s.dbFile, err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("making %s: %w", s.dbFile, err)
+	}
 	if s.write, err = open(sqliteWriter, 1); err != nil {
 		return err
 	}

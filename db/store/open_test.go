@@ -231,3 +231,26 @@ func TestMigratedTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesArePrivate: prompts and output are nobody else's business.
+func TestFilesArePrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), store.Options{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.CreateSession(t.Context(), run.Session{ID: run.NewSessionID()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"weir.db", "weir.db-wal", "weir.db-shm"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has the mode %o, want 600", name, info.Mode().Perm())
+		}
+	}
+}

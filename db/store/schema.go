@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/uptrace/bun"
@@ -31,10 +32,7 @@ func (s *Store) verifySchema(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the database is not as this version of Weir expects it (%s): %w", q.GetTableName(), err)
 		}
-		if err := rows.Close(); err != nil { //nolint:sqlclosecheck // in a loop; nothing lies between
-			return fmt.Errorf("checking the schema: %w", err)
-		}
-		if err := rows.Err(); err != nil {
+		if err := eachRow(rows, func(*sql.Rows) error { return nil }); err != nil {
 			return fmt.Errorf("checking the schema: %w", err)
 		}
 	}

@@ -56,7 +56,7 @@ type writer struct {
 	wake     chan struct{} // capacity 1
 	stop     chan struct{} // closed by Close
 	stopped  chan struct{}
-	giveUp   context.CancelFunc
+	giveUp   func()
 	stopOnce sync.Once
 
 	// Owned by the goroutine.
@@ -73,7 +73,7 @@ type writer struct {
 func newWriter(s *Store) *writer {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w := &writer{
-		s: s, ctx: ctx, giveUp: func() { cancel(errGivenUp) }, room: semaphore.NewWeighted(queueBytes),
+		s: s, ctx: ctx, giveUp: func() { cancel(errClosed) }, room: semaphore.NewWeighted(queueBytes),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 		seriesIDs: map[run.SeriesKey]int64{}, attempts: map[run.ID]int{}, folds: map[run.SessionID]*foldState{},
 	}

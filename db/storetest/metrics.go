@@ -192,7 +192,7 @@ func (m model) check(t *testing.T, what string, got run.Series, most int) {
 	t.Helper()
 	lo, hi := m[0].p.Step, m[0].p.Step
 	for _, x := range m {
-		lo, hi = min(lo, x.p.Step), maxInt(hi, x.p.Step)
+		lo, hi = min(lo, x.p.Step), max(hi, x.p.Step)
 	}
 	if lo < 0 && hi >= 0 && most == 1 {
 		most = 2 // no power of two puts both sides of 0 into one bucket
@@ -210,8 +210,6 @@ func (m model) check(t *testing.T, what string, got run.Series, most int) {
 		equal(t, fmt.Sprint(what, ": bucket ", i), fmt.Sprintf("%+v", got.Buckets[i]), fmt.Sprintf("%+v", want[i]))
 	}
 }
-
-func maxInt(a, b int64) int64 { return max(a, b) }
 
 // testMetricsModel compares random curves with the model, at all widths, folded
 // and not, and in between.
@@ -401,4 +399,19 @@ func testMetricsDense(t *testing.T, s Subject) {
 	ok(t, s.Store.Fold(ctx))
 	b := curve(t, s.Store, r, run.MetricQuery{}).Buckets
 	equal(t, "one bucket of the first stored level", fmt.Sprint(len(b), b[0].FromStep, b[0].ToStep, b[0].Count, b[0].Max), "1 0 15 210000 69999")
+}
+
+// testMetricsNames: a run with very many names does not make an answer without bounds.
+func testMetricsNames(t *testing.T, s Subject) {
+	ctx := context.Background()
+	r := live(t, s.Store, "a")
+	var points []run.Point
+	for i := range 1001 {
+		points = append(points, run.Point{Step: 1, Name: fmt.Sprintf("m%d", i), Value: 1, Stage: "train"})
+	}
+	logPoints(t, s.Store, r, points...)
+	if _, err := s.Store.Metrics(ctx, r.ID, run.MetricQuery{}); run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), "names") {
+		t.Errorf("1001 curves at once give %v", err)
+	}
+	equal(t, "two names", len(must[[]run.Series](t)(s.Store.Metrics(ctx, r.ID, run.MetricQuery{Names: []string{"m0", "m1000"}}))), 2)
 }

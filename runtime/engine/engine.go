@@ -142,7 +142,7 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 	live := len(e.live)
 	e.mu.Unlock()
 	if live > 0 {
-		e.log.Info("Stopping; runs are live", "runs", live, "drain", e.opts.Drain)
+		e.log.Info("Stopping: waiting for live runs, then cancelling them; a second signal ends the server at once and the next start closes them as LOST", "runs", live, "wait", e.opts.Drain)
 	}
 	idle := make(chan struct{})
 	go func() { // waited for below

@@ -69,7 +69,7 @@ func checkWork(in run.Input, def agent.Definition) error {
 	given := in.Code != "" || len(in.Command) > 0
 	if def.Driver == scriptDriver {
 		if !given && def.Code == "" && len(def.Command) == 0 {
-			return run.Errorf(run.Invalid, "agent %q has nothing to run: give code (Python source) or command (an argument list)", def.Name)
+			return run.Errorf(run.Invalid, "agent %q has nothing to run: give code (Python source) or command (an argument list) to startRun; a message carries only text", def.Name)
 		}
 		return nil
 	}

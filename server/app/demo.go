@@ -32,7 +32,7 @@ type demoCommand struct {
 // Run implements the command.
 func (d *demoCommand) Run(c *call) (err error) {
 	cfg := config.Serve{
-		Listen: d.Listen, Data: d.Data, Concurrency: 8, Python: c.getenv("WEIR_PYTHON"),
+		Listen: d.Listen, Data: d.Data, Concurrency: 8,
 	}
 	if cfg.Data == "" {
 		dir, err := temporaryData()
@@ -45,6 +45,7 @@ func (d *demoCommand) Run(c *call) (err error) {
 	if err := cfg.Check(func(string) string { return "" }); err != nil {
 		return err
 	}
+	cfg.Python = c.getenv("WEIR_PYTHON") // or none: findPython decides
 	level := slog.LevelWarn
 	if d.Verbose {
 		level = slog.LevelInfo

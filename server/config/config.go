@@ -102,6 +102,9 @@ func (s *Serve) Check(getenv func(string) string) error {
 			return fmt.Errorf("--agents %s is not a folder", s.Agents)
 		}
 	}
+	if err := s.checkPython(); err != nil {
+		return err
+	}
 	for _, o := range s.AllowOrigins {
 		u, err := url.Parse(o)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" {
@@ -191,4 +194,25 @@ func plain(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// checkPython refuses an interpreter that no run could use: a sandbox sees of
+// this machine only /usr.
+func (s *Serve) checkPython() error {
+	if s.Python == "" {
+		return nil
+	}
+	if !filepath.IsAbs(s.Python) {
+		return fmt.Errorf("--python %q is not an absolute path", s.Python)
+	}
+	fi, err := os.Stat(s.Python)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--python %s: %w", s.Python, plain(err))
+	case fi.IsDir() || fi.Mode()&0o111 == 0:
+		return fmt.Errorf("--python %s is not a program", s.Python)
+	case s.AllowUnsandboxed || strings.HasPrefix(s.Python, "/usr/"):
+		return nil
+	}
+	return fmt.Errorf("--python %s cannot be used: a sandbox sees only /usr of this machine; install the interpreter and its packages below /usr, for example in /usr/local", s.Python)
 }
