@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,6 +29,8 @@ const (
 	maxReason                                = 123 // bytes; a longer reason would send no close frame at all
 	maxID                                    = 256 // bytes of an operation's id
 	missedPings                              = 3
+	lingerTime                               = time.Second
+	lingerBytes                              = 16 << 20
 	errClosedConnection                      = constError("the connection is closed")
 )
 
@@ -93,6 +96,9 @@ func (c *conn) read() {
 		kind, data, err := c.socket.Read(context.Background())
 		if err != nil {
 			c.log.Debug("websocket closed", "status", int(websocket.CloseStatus(err)), "error", err)
+			if errors.Is(err, websocket.ErrMessageTooBig) {
+				c.linger()
+			}
 			return
 		}
 		c.heard.Store(time.Now().UnixNano())
@@ -105,6 +111,14 @@ func (c *conn) read() {
 		}
 		c.handle(data)
 	}
+}
+
+// linger takes what the client is still sending of a message that is too big. A
+// close with bytes unread would reset the connection, and the client would lose
+// the close frame that tells it why.
+func (c *conn) linger() {
+	_ = c.net.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c.net, lingerBytes)
 }
 
 // drain reads until the connection ends, so that a close handshake can finish.

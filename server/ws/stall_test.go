@@ -150,9 +150,9 @@ func TestASilentClientIsCut(t *testing.T) {
 
 func TestAnAnsweringClientStays(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{PingInterval: 20 * time.Millisecond})
+	b := setup(t, Options{PingInterval: 250 * time.Millisecond}) // a busy machine may answer late
 	c := b.ready(t)
-	for range 10 {
+	for range 5 {
 		c.want(`{"type":"ping"}`)
 		c.send(`{"type":"pong"}`)
 	}
