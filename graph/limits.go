@@ -73,7 +73,7 @@ func oneStream(op *graphql.OperationContext) *gqlerror.Error {
 	case 0:
 		return refuse("the subscription selects nothing, since @skip or @include leave everything out; a subscription selects exactly one field")
 	}
-	return refuse("the subscription selects %d fields (%s, %s ...); a subscription selects exactly one: open one for each",
+	return refuse("the subscription selects %d fields, %s and %s among them; a subscription selects exactly one: open one for each",
 		len(fields), fields[0].Alias, fields[1].Alias)
 }
 

@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -46,8 +47,11 @@ func (p preflight) MutateOperationParameters(ctx context.Context, params *graphq
 		return nil
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, maxTokens)
+	if err != nil && strings.Contains(err.Error(), "exceeded token limit") {
+		return refuse("the document has over %d tokens; send long lists as variables, or ask in several requests", maxTokens)
+	}
 	if err != nil || doc == nil {
-		return nil // the executor says so in its own words
+		return nil //nolint:nilerr // the executor says so in its own words
 	}
 	j := &judge{fragments: doc.Fragments, open: map[string]bool{}}
 	for _, op := range doc.Operations {

@@ -64,7 +64,7 @@ func TestDocumentsThatAreSlowToValidate(t *testing.T) {
 		cycle += fmt.Sprintf("} fragment f%d on Query{...f%d server{version}", i, (i+1)%100)
 	}
 	for name, c := range map[string]struct{ query, says string }{
-		"Tokens":         {"{" + fields(4500) + "}", "token limit"},
+		"Tokens":         {"{" + fields(4500) + "}", "over 5000 tokens"},
 		"Selections":     {"{" + repeat(1001, "a%d:__typename ") + "}", "over 1000 selections"},
 		"SameField":      {"{" + fields(490) + "}", "(version is one)"},
 		"SameLeaf":       {"{server{" + strings.Repeat("version ", 990) + "}}", "(version is one)"},
@@ -134,7 +134,7 @@ func TestASubscriptionSelectsOneStream(t *testing.T) {
 	t.Parallel()
 	events := `events(sessionId:"` + sesID + `")`
 	for query, says := range map[string]string{
-		`subscription{a:` + events + `{seq} b:` + events + `{seq}}`:                "selects 2 fields (a, b ...)",
+		`subscription{a:` + events + `{seq} b:` + events + `{seq}}`:                "selects 2 fields, a and b among them",
 		`subscription{...on Subscription{a:runs{id}} b:runs{id}}`:                  "selects 2 fields",
 		`subscription{` + events + ` @skip(if:true){seq}}`:                         "selects nothing",
 		`subscription{...on Subscription @include(if:false){` + events + `{seq}}}`: "selects nothing",

@@ -54,9 +54,13 @@ func TestADeletedSessionEndsItsFollowers(t *testing.T) {
 				}
 				cancel(nil)
 				for range 2 {
-					<-ended["b"]
+					if err := <-ended["b"]; run.CodeOf(err) == run.NotFound {
+						t.Errorf("the other session's follower ended with %v", err)
+					}
 				}
-				<-polling
+				if err := <-polling; err != nil {
+					t.Error(err)
+				}
 				s.Deleted("a") // nobody follows it any more
 			})
 		})
