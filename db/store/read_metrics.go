@@ -17,6 +17,11 @@ const (
 	limitMaxPoints   = 20_000
 	// rawPoints bounds the points that a query below the first stored level reads.
 	rawPoints = 200_000
+	// maxCurves bounds one answer; a program may log as many names as it likes.
+	maxCurves = 1000
+	// maxBuckets bounds the buckets of all curves of one answer: many curves come
+	// with fewer points each, which is within "at most maxPoints".
+	maxBuckets = 200_000
 )
 
 // Metrics gives the curves of a run. The width of a curve's buckets is the
@@ -86,9 +91,13 @@ func (r *metricReader) read(ctx context.Context) ([]run.Series, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(curves) == 0 {
+	switch {
+	case len(curves) == 0:
 		return nil, nil
+	case len(curves) > maxCurves:
+		return nil, run.Errorf(run.Invalid, "more than %d curves of run %s are asked for; name fewer of them with names", maxCurves, r.run)
 	}
+	r.q.MaxPoints = min(r.q.MaxPoints, maxBuckets/len(curves))
 	if err := r.tails(ctx, curves, sid, folded, last); err != nil {
 		return nil, err
 	}
@@ -122,6 +131,7 @@ func (r *metricReader) curves(ctx context.Context) (map[run.SeriesKey]*curve, er
 		}
 		query, args = query+" AND name IN (?)", append(args, bun.List(r.q.Names))
 	}
+	query, args = query+" ORDER BY id LIMIT ?", append(args, maxCurves+1)
 	out := map[run.SeriesKey]*curve{}
 	err := r.each(ctx, query, func(rows *sql.Rows) error {
 		c := &curve{key: run.SeriesKey{Run: r.run}}

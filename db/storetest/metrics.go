@@ -400,3 +400,18 @@ func testMetricsDense(t *testing.T, s Subject) {
 	b := curve(t, s.Store, r, run.MetricQuery{}).Buckets
 	equal(t, "one bucket of the first stored level", fmt.Sprint(len(b), b[0].FromStep, b[0].ToStep, b[0].Count, b[0].Max), "1 0 15 210000 69999")
 }
+
+// testMetricsNames: a run with very many names does not make an answer without bounds.
+func testMetricsNames(t *testing.T, s Subject) {
+	ctx := context.Background()
+	r := live(t, s.Store, "a")
+	var points []run.Point
+	for i := range 1001 {
+		points = append(points, run.Point{Step: 1, Name: fmt.Sprintf("m%d", i), Value: 1, Stage: "train"})
+	}
+	logPoints(t, s.Store, r, points...)
+	if _, err := s.Store.Metrics(ctx, r.ID, run.MetricQuery{}); run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), "names") {
+		t.Errorf("1001 curves at once give %v", err)
+	}
+	equal(t, "two names", len(must[[]run.Series](t)(s.Store.Metrics(ctx, r.ID, run.MetricQuery{Names: []string{"m0", "m1000"}}))), 2)
+}

@@ -124,6 +124,7 @@ func Run(t *testing.T, open Factory) {
 		{"MetricsBadPoint", testMetricsBadPoint},
 		{"MetricsRefusedPoint", testMetricsRefusedPoint},
 		{"MetricsDense", testMetricsDense},
+		{"MetricsNames", testMetricsNames},
 		{"GroupIsolation", testGroupIsolation},
 		{"Concurrent", testConcurrent},
 		{"TwoStores", testTwoStores},

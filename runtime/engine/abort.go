@@ -36,7 +36,7 @@ func (e *Engine) Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool
 		Run: o.Run, Silent: o.Silent, Reason: o.Reason, Trigger: trigger, At: time.Now(),
 	})
 	if err != nil {
-		return run.Receipt{}, false, fmt.Errorf("aborting run %s: %w", o.Run, err)
+		return run.Receipt{}, false, e.stopUnwritten(o, trigger, err)
 	}
 	if res.Ended {
 		return endedReceipt(res.Run), false, nil
@@ -55,6 +55,17 @@ func (e *Engine) Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool
 	}
 	rec := receiptOf(r)
 	return rec, rec.Outcome != run.AbortAlready, nil
+}
+
+// stopUnwritten deals with an intent that could not be written: when the store
+// is out of reach, a run that is live here is stopped all the same, since it may
+// be what fills the disk. Its end is written when the store is back.
+func (e *Engine) stopUnwritten(o run.AbortOrder, trigger run.Trigger, err error) error {
+	if s := e.supervisor(o.Run); s != nil && run.CodeOf(err) == run.Unavailable {
+		s.cancel(&stopped{trigger: trigger, silent: o.Silent, reason: o.Reason})
+		return run.Errorf(run.Unavailable, "run %s is being stopped, but that cannot be written yet: %w; ask again when the store is back", o.Run, err)
+	}
+	return fmt.Errorf("aborting run %s: %w", o.Run, err)
 }
 
 // awaitEnd waits, within bounds, until a run has ended.

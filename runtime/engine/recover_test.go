@@ -107,7 +107,12 @@ func TestRecoveryOfRunning(t *testing.T) {
 		b.agent("train", says("never"))
 		r := b.leave("train", true)
 		x := run.Execution{ID: run.NewExecutionID(), Run: r.ID, Backend: "local", Command: []string{"sleep"}, StartedAt: time.Now()}
-		b.append(run.Batch{Session: r.Session, Executions: []run.Execution{x}})
+		out := func(stream run.OutputStream, offset int64, text string) run.Draft {
+			return run.DraftOf(r, time.Now(), &run.OutputWritten{ExecutionID: x.ID, Stream: stream, Offset: offset, Text: text})
+		}
+		b.append(run.Batch{Session: r.Session, Executions: []run.Execution{x}, Drafts: []run.Draft{
+			out(run.Stdout, 0, "hello\n{\"step\":1,"), out(run.Stderr, 0, "oh\n"), out(run.Stdout, 16, "\"metrics\":{\"loss\":1}}\nhalf"),
+		}})
 		place := filepath.Join(b.dir, "workspaces", string(r.Session))
 		if err := os.MkdirAll(place, 0o700); err != nil {
 			t.Fatal(err)
@@ -123,6 +128,9 @@ func TestRecoveryOfRunning(t *testing.T) {
 		rows, err := b.store.Executions(t.Context(), r.ID)
 		if err != nil || len(rows) != 1 || rows[0].EndedAt.IsZero() || rows[0].Class != run.ClassInfrastructure {
 			t.Errorf("the executions are %+v, %v", rows, err)
+		}
+		if l := rows[0].Loss; l.BytesRead != 45 || l.LinesRead != 4 || l.LinesParsed != 1 || l.LinesRejected != 0 {
+			t.Errorf("what was kept is counted as %+v", l)
 		}
 		if files, err := b.store.Artifacts(t.Context(), r.ID); err != nil || len(files) != 1 {
 			t.Errorf("the artifacts are %v, %v", files, err)

@@ -40,6 +40,8 @@ type Store interface {
 	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
 	// Executions gives a run's executions, oldest first.
 	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
+	// Events gives a page of a session's log.
+	Events(ctx context.Context, q run.EventQuery) (run.EventPage, error)
 	// Questions gives a run's questions, oldest first.
 	Questions(ctx context.Context, id run.ID) ([]run.Question, error)
 	// SessionArtifacts gives the newest artifact per path of a session.

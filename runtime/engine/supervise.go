@@ -100,7 +100,7 @@ func (s *supervisor) work(resumeKey string) (string, error) {
 	defer cancel()
 	h := &host{s: s}
 	text, err := s.drive(ctx, driver, h, resumeKey)
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, agent.ErrTimeout) {
 		err = cause
 	}
 	if err != nil {
@@ -165,10 +165,16 @@ type outcome struct {
 }
 
 // translate turns the end of the work into an outcome. The cause of a
-// cancelled context wins over the error that it surfaced as.
+// cancelled context wins over the error that it surfaced as, but not over a
+// deadline that had passed before: what ended the run first is what is told.
 func (s *supervisor) translate(text string, err error) outcome {
 	cause := context.Cause(s.ctx)
+	var passed *deadlinePassed
 	switch {
+	case errors.As(err, &passed), errors.Is(err, agent.ErrTimeout):
+		if !errors.Is(cause, errFenced) {
+			cause = err
+		}
 	case cause == nil:
 		cause = err
 	case errors.Is(cause, context.DeadlineExceeded):

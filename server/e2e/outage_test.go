@@ -23,12 +23,17 @@ func TestPostgresOutage(t *testing.T) {
 	s.waitOutput(r, "plain line 100")
 	ended := make(chan struct{})
 	ctx := background(t, 2*time.Minute)
-	sub := &reader{server: s, session: r.Session.ID, seen: map[int64]json.RawMessage{}}
-	finished := make(chan struct{})
+	sub := &reader{server: s, session: r.Session.ID, seen: map[int64]json.RawMessage{}, up: make(chan struct{})}
+	up, finished := sub.up, make(chan struct{})
 	go func() {
 		defer close(finished)
 		sub.steady(ctx, ended)
 	}()
+	select {
+	case <-up:
+	case <-finished:
+		t.Fatal(sub.err)
+	}
 	cluster.Stop(t)
 	eventually(t, 15*time.Second, "a start is refused as UNAVAILABLE", func() error {
 		err := s.try(`mutation { startRun(input: {agent: "script", command: ["true"]}) { id } }`, nil, nil)

@@ -105,7 +105,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// chatterFolder holds an agent that has 4,500 thoughts, in bursts over the given time.
+// chatterFolder holds an agent that has 6,840 thoughts, in bursts over the given time.
 func chatterFolder(t *testing.T, total time.Duration) string {
 	t.Helper()
 	dir := dataFolder(t)
@@ -113,7 +113,7 @@ func chatterFolder(t *testing.T, total time.Duration) string {
 	var b strings.Builder
 	b.WriteString("name: chatter\ndriver: replay\nturns:\n")
 	for i := range bursts {
-		for j := range 75 {
+		for j := range 114 {
 			fmt.Fprintf(&b, "  - thought: thought %d of burst %d\n", j, i)
 		}
 		fmt.Fprintf(&b, "  - delaySeconds: %.3f\n", total.Seconds()/bursts/2)
@@ -178,6 +178,7 @@ type reader struct {
 	seen        map[int64]json.RawMessage
 	last        int64 // highest seq seen with everything before it
 	connections int
+	up          chan struct{}     // closed by steady with the first batch, if not nil
 	want        []json.RawMessage // set before ended is closed
 	err         error
 }
@@ -305,6 +306,10 @@ func (r *reader) steady(ctx context.Context, ended <-chan struct{}) {
 			}
 			r.last = h.Seq
 			r.seen[h.Seq] = bytes.Clone(raw)
+		}
+		if r.up != nil {
+			close(r.up)
+			r.up = nil
 		}
 		if headOf(batch[len(batch)-1]).Type == "RUN_ENDED" {
 			<-ended

@@ -67,6 +67,17 @@ print("[INFO] " + json.dumps({"step": 1, "metrics": {"loss": 1}}))
         await expect(page.getByRole('region', { name: 'Abort receipt' })).toContainText('Stopped.');
         await expectAccessible(page);
         await shot(page, `aborted-${width}-${scheme}`);
+
+        const failed = await weir.startRun({
+          agent: 'script',
+          stage: '',
+          code: 'def f():\n  raise ValueError("x is 3")\nf()\n',
+        });
+        await page.goto(`${weir.url}/s/${failed.session.id}`);
+        await expectStatus(page, 'Failed');
+        await expectAccessible(page);
+        await expectNoSidewaysScroll(page);
+        await shot(page, `failed-${width}-${scheme}`);
       });
     });
   }

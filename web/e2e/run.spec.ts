@@ -216,7 +216,7 @@ for step in range(6001, 6200):
   await expect(page.locator('.output')).toContainText('written');
   const chart = page.locator('.chart');
   // No spike is lost by folding.
-  await expect(chart.locator('tbody td').nth(2)).toHaveText('1000.0');
+  await expect(chart.locator('tbody td').nth(2)).toHaveText('1000');
   const over = chart.locator('.u-over');
   const box = await over.boundingBox();
   if (!box) throw new Error('no chart');

@@ -31,6 +31,16 @@ turns:
   - text: {say: "One, two."}
 `;
 
+/** Takes a prompt and is at it until it is stopped. */
+const chatter = `name: chatter
+driver: replay
+provider: replay
+model: replay-small
+turns:
+  - text: {say: "I am at it."}
+  - tool: {name: execute_code, command: [sleep, "600"]}
+`;
+
 /** A Weir server of its own: own port, own data, the real binary. */
 export class Weir {
   readonly url: string;
@@ -38,17 +48,22 @@ export class Weir {
   #process: ChildProcess | null = null;
   #log = '';
 
-  private constructor(private readonly port: number) {
+  private constructor(
+    private readonly port: number,
+    private readonly token: string | undefined,
+  ) {
     this.url = `http://127.0.0.1:${port}`;
     chmodSync(this.#folder, 0o711); // a server run by root gives its sandboxes another user
     const agents = join(this.#folder, 'agents');
     mkdirSync(agents);
     writeFileSync(join(agents, 'tour.yaml'), tour);
     writeFileSync(join(agents, 'helper.yaml'), helper);
+    writeFileSync(join(agents, 'chatter.yaml'), chatter);
+    writeFileSync(join(agents, 'broken.yaml'), 'name: broken\nturns: 7\n');
   }
 
-  static async start(): Promise<Weir> {
-    const weir = new Weir(await freePort());
+  static async start(token?: string): Promise<Weir> {
+    const weir = new Weir(await freePort(), token);
     await weir.up();
     return weir;
   }
@@ -66,7 +81,7 @@ export class Weir {
         `--agents=${join(this.#folder, 'agents')}`,
         '--allow-unsandboxed',
       ],
-      { stdio: ['ignore', 'pipe', 'pipe'] },
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, WEIR_TOKEN: this.token } },
     );
     this.#process = child;
     for (const stream of [child.stdout, child.stderr]) {
@@ -99,7 +114,10 @@ export class Weir {
   async query<T = Record<string, unknown>>(query: string, variables: Record<string, unknown> = {}): Promise<T> {
     const answer = await fetch(`${this.url}/graphql`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: {
+        'content-type': 'application/json',
+        ...(this.token ? { authorization: `Bearer ${this.token}` } : {}),
+      },
       body: JSON.stringify({ query, variables }),
     });
     const { data, errors } = (await answer.json()) as { data: T; errors?: unknown };

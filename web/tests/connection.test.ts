@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { access, keepToken } from '../src/access/token';
 import { Connection } from '../src/app/api/connection';
 
 interface Message {
   type: string;
   id?: string;
-  payload?: { variables?: { after?: number } };
+  payload?: { variables?: { after?: number }; authorization?: string };
 }
 
 /** A socket as a browser has it, with a server behind it that a test can silence. */
@@ -145,6 +146,20 @@ describe('Connection', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     expect(last().afters).toEqual([7]);
     expect(connection.state.get().kind).toBe('connected');
+  });
+
+  it('asks for the token when the server refuses the connection, and sends it with the next', async () => {
+    subscribe();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(last().sent[0]?.payload?.authorization).toBeUndefined();
+    last().drop(4401, 'a token is needed');
+    await vi.advanceTimersByTimeAsync(0);
+    expect(access.get().kind).toBe('asked');
+    keepToken('sesame');
+    subscribe();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(last().sent[0]).toMatchObject({ type: 'connection_init', payload: { authorization: 'Bearer sesame' } });
+    expect(access.get().kind).toBe('open');
   });
 
   it('is idle again some seconds after the last subscription', async () => {

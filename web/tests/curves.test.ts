@@ -73,7 +73,44 @@ describe('plotData', () => {
       { step: 3, kind: 'up' },
       { step: 4, kind: 'down' },
     ]);
-    expect(summary(c)).toEqual({ last: 4, min: 1, max: 4, points: 2, odd: 3 });
+    expect(summary(c)).toEqual({ last: 'NEGATIVE_INFINITY', min: 1, max: 4, points: 2, odd: 3 });
+  });
+
+  it('shows a newest point that is not finite as the last value', () => {
+    const c = curve();
+    expect(summary(c).last).toBeNull();
+    c.add(1, 1, null);
+    expect(summary(c).last).toBe(1);
+    for (const special of ['NAN', 'POSITIVE_INFINITY', 'NEGATIVE_INFINITY'] as const) {
+      c.add(2, null, special);
+      expect(summary(c)).toMatchObject({ last: special, min: 1, max: 1 });
+    }
+    c.add(2, 7, null);
+    expect(summary(c).last).toBe(7);
+    // Also when folding joins it with finite ones.
+    for (let step = 3; step < 10_003; step++) c.add(step, step, null);
+    c.add(10_003, null, 'NAN');
+    expect(c.buckets.at(-1)).toMatchObject({ finite: 3, nan: 1 });
+    expect(summary(c).last).toBe('NAN');
+  });
+
+  it('asks for finer buckets when the server folded finite and other points into the last one', () => {
+    const bucket = { count: 4, min: 0, max: 3, first: 0, last: 3, nan: 0, positiveInfinity: 0, negativeInfinity: 0 };
+    const c = curve();
+    c.load([{ fromStep: 0, toStep: 3, ...bucket, nan: 4 }], 1);
+    expect([c.unsureEnd, summary(c).last]).toEqual([false, 'NAN']);
+    c.load([{ fromStep: 0, toStep: 3, ...bucket, nan: 1 }], 1);
+    expect(c.unsureEnd).toBe(true);
+    const finer = curve();
+    finer.load(
+      [
+        { fromStep: 2, toStep: 2, ...bucket, count: 1, nan: 1 },
+        { fromStep: 3, toStep: 3, ...bucket, count: 1 },
+      ],
+      1,
+    );
+    c.settleEnd(finer);
+    expect(summary(c).last).toBe(3);
   });
 
   it('bridges steps that only another curve has', () => {
@@ -159,6 +196,23 @@ describe('CurveStore', () => {
     expect(steps(store)).toEqual([[[0, 1]]]);
   });
 
+  it('keeps one order of charts and curves, whatever order they came in', () => {
+    const order = (names: string[], runs: string[]) => {
+      const store = new CurveStore();
+      for (const run of runs) {
+        store.load(
+          run,
+          names.map((name) => ({ ...series(5, 1), runId: run, name })),
+        );
+      }
+      store.ready();
+      return store.charts().map((chart) => [chart.title, ...store.curvesOf(chart).map((c) => c.runId)]);
+    };
+    const expected = ['accuracy', 'layer2', 'layer10', 'loss'].map((name) => [name, 'run_1', 'run_2']);
+    expect(order(['loss', 'accuracy', 'layer10', 'layer2'], ['run_2', 'run_1'])).toEqual(expected);
+    expect(order(['accuracy', 'layer2', 'loss', 'layer10'], ['run_1', 'run_2'])).toEqual(expected);
+  });
+
   it('draws the charts that the program asked for, and the rest after them', () => {
     const store = new CurveStore();
     store.load('run_1', []);
@@ -179,8 +233,8 @@ describe('CurveStore', () => {
     ]);
     expect(store.charts().map((c) => [c.title, c.names])).toEqual([
       ['T', ['b', 'a']],
-      ['__proto__', ['__proto__']],
       ['', ['']],
+      ['__proto__', ['__proto__']],
     ]);
     store.apply([event('ChartConfigured', 6, { config: 'nonsense' })]);
     expect(store.charts().length).toBe(3);

@@ -173,6 +173,88 @@ describe('rows', () => {
     expect(store.rows[0]).toMatchObject({ kind: 'usage', usage: { output: 9 }, seq: 1, lastSeq: 2 });
   });
 
+  it('say "stopped" of what has no end when its run has ended, and of nothing else', () => {
+    const all = [
+      event('ToolCallStarted', 1, { callId: 'a', name: 'slow', arguments: {} }),
+      event('ToolCallStarted', 2, { callId: 'b', name: 'quick', arguments: {} }),
+      event('ToolCallFinished', 3, { callId: 'b', name: 'quick', text: '', isError: false, seconds: 1 }),
+      event('ExecutionStarted', 4, {
+        executionId: 'e',
+        backend: 'local',
+        isolation: null,
+        command: ['x'],
+        toolCallId: null,
+      }),
+      event('ToolCallStarted', 5, { callId: 'c', name: 'other', arguments: {}, runId: 'run_2' }),
+      event('MessageDelta', 6, { messageId: 'm', text: 'I was' }),
+      event('RunEnded', 7, { status: 'CANCELLED', exitReason: 'ABORTED', error: null }),
+    ];
+    const stopped = (store: SessionStore) =>
+      store.rows.map((r) => ('stopped' in r ? [r.kind, r.stopped] : [r.kind])).filter(([kind]) => kind !== 'end');
+    const expected = [
+      ['tool', true],
+      ['tool', false],
+      ['execution', true],
+      ['tool', false],
+      ['message', true],
+    ];
+    const live = manual();
+    live.store.append(all.slice(0, 6));
+    live.flush();
+    const told = vi.fn();
+    row(live.store, 'tool').subscribe(told);
+    expect(stopped(live.store).every(([, is]) => !is)).toBe(true);
+    live.store.append(all.slice(6));
+    live.flush();
+    expect(stopped(live.store)).toEqual(expected);
+    expect(told).toHaveBeenCalledTimes(1);
+    const { store } = manual();
+    store.begin(all.slice(3), 7);
+    store.prepend(all.slice(0, 3));
+    expect(stopped(store)).toEqual(expected);
+  });
+
+  it('take the command and the totals of an execution that began before them from its run', () => {
+    const { store, flush } = manual();
+    const written = (seq: number) =>
+      event('OutputWritten', seq, { executionId: 'e', stream: 'STDOUT', text: `${seq}\n`, offset: 0 });
+    store.begin([written(10), written(11)], 11);
+    flush();
+    expect([...store.headlessRuns()]).toEqual(['run_1']);
+    const told = vi.fn();
+    row(store, 'execution').subscribe(told);
+    const loss = {
+      bytesRead: 9_000,
+      linesRead: 1_000,
+      linesParsed: 990,
+      linesRejected: 0,
+      bytesTruncated: 0,
+      rejectedSamples: [],
+    };
+    const facts = { id: 'e', backend: 'local', isolation: null, command: ['sh', '-c', 'x'], exitClass: null, loss };
+    store.setFacts([{ ...facts, exitClass: null }]);
+    flush();
+    expect(told).toHaveBeenCalledTimes(1);
+    const execution = () => row<ExecutionRow>(store, 'execution');
+    expect(execution()).toMatchObject({ started: false, command: ['sh', '-c', 'x'], loss: null });
+    expect(store.headlessRuns().size).toBe(0);
+    store.setFacts([{ ...facts, exitClass: 'OK' }]);
+    expect(execution().loss).toMatchObject({ linesRead: 1_000, linesParsed: 990 });
+    // Deriving the rows anew does not lose it.
+    store.prepend([written(9)]);
+    expect(execution()).toMatchObject({ started: false, command: ['sh', '-c', 'x'], loss: { linesRead: 1_000 } });
+    store.prepend([
+      event('ExecutionStarted', 8, {
+        executionId: 'e',
+        backend: 'bwrap',
+        isolation: null,
+        command: ['sh'],
+        toolCallId: null,
+      }),
+    ]);
+    expect(execution()).toMatchObject({ started: true, backend: 'bwrap' });
+  });
+
   it('count open questions', () => {
     const { store } = manual();
     store.append([event('QuestionAsked', 1, { questionId: 'q', text: '?', schema: null })]);

@@ -1,8 +1,9 @@
 import { renderToStaticMarkup } from 'react-dom/server';
 import { describe, expect, it } from 'vitest';
 import { backoffMs } from '../src/app/api/backoff';
-import { dollars, value } from '../src/app/ui/format';
-import { visible } from '../src/app/ui/text';
+import { cost, dollars, usageFacts, value } from '../src/app/ui/format';
+import { lastLine, visible } from '../src/app/ui/text';
+import type { UsageFieldsFragment } from '../src/gql/graphql';
 
 const html = (text: string) => renderToStaticMarkup(<p>{visible(text)}</p>).replaceAll(/<[^>]*>/g, '');
 
@@ -23,10 +24,44 @@ describe('foreign text', () => {
   });
 });
 
+describe('an error of several lines', () => {
+  it('is told by its last line that says something', () => {
+    expect(lastLine('Traceback:\n  File "x"\r\nValueError: x is 3\n \n')).toBe('ValueError: x is 3');
+    expect([lastLine('one'), lastLine(''), lastLine('\n')]).toEqual(['one', '', '']);
+  });
+});
+
 describe('numbers', () => {
+  const usage = (fields: Partial<UsageFieldsFragment>) =>
+    ({
+      input: 0,
+      cacheRead: 0,
+      cacheWriteShort: 0,
+      cacheWriteLong: 0,
+      output: 0,
+      reasoning: 0,
+      computeSeconds: 0,
+      costUsd: null,
+      unpriced: 1,
+      ...fields,
+    }) as UsageFieldsFragment;
+
+  it('say nothing about the price of a machine alone, and do not hide that of a model', () => {
+    const alone = usage({ computeSeconds: 3 });
+    expect(usageFacts(alone)).toEqual([{ text: '3.0 s compute', title: 'local compute has no price' }]);
+    expect(cost(alone)).toBe('');
+    expect(usageFacts(usage({ computeSeconds: 3, output: 5 })).map((fact) => fact.text)).toEqual([
+      '5 out',
+      '3.0 s compute',
+      'cost unknown',
+    ]);
+    expect(cost(usage({ computeSeconds: 3, costUsd: 0.5, unpriced: 2 }))).toBe('$0.50 + 2 unpriced');
+  });
+
   it('never shows a small cost as nothing', () => {
     expect([0, 0.000012, 0.0345, 1.5].map(dollars)).toEqual(['$0', '$0.000012', '$0.035', '$1.50']);
     expect([0, 0.123456, 1234.56, 1e-7, 2.5e9].map(value)).toEqual(['0', '0.12346', '1234.6', '1.000e-7', '2.500e+9']);
+    expect([3, 1000, -12345, 1234.04, 1e6].map(value)).toEqual(['3', '1000', '-12345', '1234', '1000000']);
   });
 
   it('backs off to ten seconds and no further', () => {

@@ -1,4 +1,5 @@
 import { Client, cacheExchange, fetchExchange } from '@urql/core';
+import { authorizedFetch } from '../../access/token';
 import { Connection } from './connection';
 
 const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
@@ -10,5 +11,6 @@ export const connection = new Connection(`${scheme}//${location.host}/graphql`);
 export const client = new Client({
   url: '/graphql',
   preferGetMethod: false,
+  fetch: authorizedFetch,
   exchanges: [cacheExchange, fetchExchange],
 });

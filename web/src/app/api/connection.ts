@@ -1,4 +1,5 @@
 import { type Client, createClient } from 'graphql-ws';
+import { closedForToken, refused, socketParams, token } from '../../access/token';
 import { backoffMs, pause } from './backoff';
 import { Signal } from './signal';
 
@@ -22,9 +23,14 @@ export class Connection {
 
   constructor(url: string, webSocketImpl?: unknown) {
     let pongTimer: ReturnType<typeof setTimeout> | undefined;
+    let sent: string | null = null;
     const client = createClient({
       url,
       webSocketImpl,
+      connectionParams: () => {
+        sent = token();
+        return socketParams(sent);
+      },
       lazyCloseTimeout: 3_000,
       keepAlive: pingEveryMs,
       connectionAckWaitTimeout: 10_000,
@@ -46,6 +52,7 @@ export class Connection {
         closed: (event) => {
           clearTimeout(pongTimer);
           const code = (event as Partial<CloseEvent>).code;
+          if (closedForToken(code)) refused(sent);
           // 1000: nobody subscribes any more, so the client hung up.
           this.state.set(
             code === 1000 ? { kind: 'idle' } : { kind: 'reconnecting', attempt: 1, nextTryAt: Date.now() },

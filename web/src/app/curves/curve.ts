@@ -13,6 +13,8 @@ export interface Bucket {
   nan: number;
   positiveInfinity: number;
   negativeInfinity: number;
+  /** What its newest point is; null: finite. */
+  end: Special | null;
 }
 
 export interface ServerBucket {
@@ -72,9 +74,27 @@ export class Curve {
         nan: b.nan,
         positiveInfinity: b.positiveInfinity,
         negativeInfinity: b.negativeInfinity,
+        end: endOf(b),
       });
     }
     this.#fold();
+  }
+
+  /**
+   * Whether the newest point may be another than the last bucket says: the server
+   * folds several steps without their order.
+   */
+  get unsureEnd(): boolean {
+    const last = this.buckets.at(-1);
+    return last !== undefined && this.width > 1 && kinds(last) > 1;
+  }
+
+  /** Takes the newest point from the same curve in finer buckets. */
+  settleEnd(finer: Curve): void {
+    const [last, end] = [this.buckets.at(-1), finer.buckets.at(-1)];
+    if (!last || !end || end.from < last.from) return;
+    last.end = end.end;
+    this.version += 1;
   }
 
   add(step: number, value: number | null, special: Special | null): void {
@@ -91,6 +111,7 @@ export class Curve {
       nan: special === 'NAN' ? 1 : 0,
       positiveInfinity: special === 'POSITIVE_INFINITY' ? 1 : 0,
       negativeInfinity: special === 'NEGATIVE_INFINITY' ? 1 : 0,
+      end: finite ? null : (special ?? 'NAN'),
     });
     this.#fold();
   }
@@ -143,8 +164,20 @@ export function curveKey(runId: string, name: string, runTag: string | null, sta
   return JSON.stringify([runId, stage, runTag, name]);
 }
 
+function kinds(b: Bucket): number {
+  return [b.finite, b.nan, b.positiveInfinity, b.negativeInfinity].filter((n) => n > 0).length;
+}
+
+/** A bucket that holds both kinds counts as not finite: the reader shall see it. */
+function endOf(b: ServerBucket): Special | null {
+  if (b.nan > 0) return 'NAN';
+  if (b.positiveInfinity > 0) return 'POSITIVE_INFINITY';
+  return b.negativeInfinity > 0 ? 'NEGATIVE_INFINITY' : null;
+}
+
 /** Adds the later bucket b to a. */
 function join(a: Bucket, b: Bucket): void {
+  a.end = b.end;
   if (b.finite > 0) {
     if (a.finite === 0) {
       a.min = b.min;

@@ -1,4 +1,4 @@
-import type { Curve } from './curve';
+import type { Curve, Special } from './curve';
 
 /** What uPlot gets: a number, null for a gap, undefined where a curve has no sample of its own. */
 export type Cell = number | null | undefined;
@@ -67,7 +67,8 @@ export function bounds(min: number | null | undefined, max: number | null | unde
 }
 
 export interface Summary {
-  last: number | null;
+  /** The value of the newest point; a word for one that is not finite; null: no point. */
+  last: number | Special | null;
   min: number | null;
   max: number | null;
   points: number;
@@ -80,8 +81,8 @@ export function summary(curve: Curve): Summary {
   for (const b of curve.buckets) {
     s.points += b.finite;
     s.odd += b.nan + b.positiveInfinity + b.negativeInfinity;
+    s.last = b.end ?? b.last;
     if (b.finite === 0) continue;
-    s.last = b.last;
     s.min = s.min === null ? b.min : Math.min(s.min, b.min);
     s.max = s.max === null ? b.max : Math.max(s.max, b.max);
   }

@@ -6,6 +6,17 @@ import { Curve, curveKey } from './curve';
 
 export type Series = NonNullable<RunCurvesQuery['run']>['metrics'][number];
 
+const collator = new Intl.Collator('en', { numeric: true });
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** layer2 before layer10; the same for every order of the input. */
+function compareNames(a: string, b: string): number {
+  return collator.compare(a, b) || compare(a, b);
+}
+
 /** A chart of the pane: the curves of its metric names. */
 export interface ChartSpec {
   id: string;
@@ -30,6 +41,11 @@ export class CurveStore {
     this.#curves.clear();
     this.#runs.clear();
     this.#asOf.clear();
+  }
+
+  /** Takes the charts that the program asked for before the events that apply() sees. */
+  configure(event: EventOf<'ChartConfigured'>): void {
+    if (this.#configure(event.config)) this.structure.set(this.structure.get() + 1);
   }
 
   /** Takes a run's curves as the server folded them. */
@@ -74,7 +90,15 @@ export class CurveStore {
     }
   }
 
-  /** The charts: those that the program asked for, then one for each name that is in none of them. */
+  /** Curves whose newest point must be asked for in finer buckets. */
+  unsure(): Curve[] {
+    return [...this.#curves.values()].filter((curve) => curve.unsureEnd);
+  }
+
+  /**
+   * The charts: those that the program asked for, then one for each name that is in
+   * none of them, by name: the order in which points came is not known after a reload.
+   */
   charts(): ChartSpec[] {
     const names = new Set([...this.#curves.values()].map((curve) => curve.name));
     const charts: ChartSpec[] = [];
@@ -85,14 +109,23 @@ export class CurveStore {
       for (const name of present) shown.add(name);
       charts.push({ id: `chart ${charts.length} ${title}`, title, names: present });
     }
-    for (const name of names) {
+    for (const name of [...names].sort(compareNames)) {
       if (!shown.has(name)) charts.push({ id: `name ${name}`, title: name, names: [name] });
     }
     return charts;
   }
 
+  /** A chart's curves, in an order that depends on the curves only; the ids of runs grow with time. */
   curvesOf(chart: ChartSpec): Curve[] {
-    return [...this.#curves.values()].filter((curve) => chart.names.includes(curve.name));
+    return [...this.#curves.values()]
+      .filter((curve) => chart.names.includes(curve.name))
+      .sort(
+        (a, b) =>
+          compare(a.runId, b.runId) ||
+          chart.names.indexOf(a.name) - chart.names.indexOf(b.name) ||
+          compareNames(a.stage ?? '', b.stage ?? '') ||
+          compareNames(a.runTag ?? '', b.runTag ?? ''),
+      );
   }
 
   #curve(runId: string, name: string, runTag: string | null, stage: string | null): Curve {

@@ -1,13 +1,16 @@
 import {
   AbortRunDocument,
+  type OnBusy,
   type ReceiptFieldsFragment,
   RunCurvesDocument,
+  RunExecutionsDocument,
   RunReceiptDocument,
+  SendMessageDocument,
   SessionHeadDocument,
   type SessionHeadQuery,
   SessionRunsDocument,
 } from '../../gql/graphql';
-import { pause } from '../api/backoff';
+import { backoffMs, pause } from '../api/backoff';
 import { client, connection } from '../api/client';
 import { problemText } from '../api/errors';
 import { followLatest } from '../api/latest';
@@ -52,6 +55,8 @@ export class SessionController {
   readonly receipt = new Signal<ReceiptFieldsFragment | null>(null);
   readonly problem = new Signal<string | null>(null);
   #stateSeq = 0;
+  /** Runs whose executions were asked for. */
+  #factsAsked = new Set<string>();
   #asking: Promise<Head | null> | null = null;
   #askAgain = false;
   #over = new AbortController();
@@ -80,6 +85,7 @@ export class SessionController {
       void this.#refresh();
     };
     this.#undo.push(stop, connection.state.subscribe(connected));
+    this.#undo.push(this.store.version.subscribe(() => this.#askFacts()));
     connected();
   }
 
@@ -105,6 +111,15 @@ export class SessionController {
       if (run && isFinal(run.status) && run.abort?.outcome !== 'PENDING') return;
       await pause(receiptEveryMs, this.#over.signal);
     }
+  }
+
+  /** Asks the session's agent for a follow-up. Gives null, or what to tell the user. */
+  async send(text: string, onBusy: OnBusy, idempotencyKey: string): Promise<string | null> {
+    const input = { sessionId: this.id, text, onBusy, idempotencyKey };
+    const result = await client.mutation(SendMessageDocument, { input }).toPromise();
+    if (result.error || !result.data) return result.error ? problemText(result.error) : 'The server sent no run.';
+    this.runs.put([result.data.sendMessage]);
+    return null;
   }
 
   /** The log and the queries both tell the state; the later seq counts. */
@@ -139,6 +154,26 @@ export class SessionController {
       }
     }
     return curves.map((c) => found.get(c.key) ?? new Curve(c.key, c.runId, c.name, c.runTag, c.stage));
+  }
+
+  /** The log that is loaded may begin within an execution: its command and totals are in the run. */
+  #askFacts(): void {
+    for (const id of this.store.headlessRuns()) {
+      if (this.#factsAsked.has(id)) continue;
+      this.#factsAsked.add(id);
+      void this.#loadFacts(id);
+    }
+  }
+
+  async #loadFacts(id: string): Promise<void> {
+    const { signal } = this.#over;
+    for (let attempt = 0; !signal.aborted; attempt++) {
+      const result = await client.query(RunExecutionsDocument, { id }, { requestPolicy: 'network-only' }).toPromise();
+      if (signal.aborted) return;
+      if (result.data?.run) this.store.setFacts(result.data.run.executions);
+      if (!result.error?.networkError) return;
+      await pause(backoffMs(attempt), signal);
+    }
   }
 
   async #run(id: string) {
@@ -241,6 +276,18 @@ export class SessionController {
         }
       }),
     );
+    if (firstSeq > 1) {
+      const page = await transport.page({ before: firstSeq, last: 1, types: ['CHART_CONFIGURED'] });
+      for (const event of page.nodes) if (event.__typename === 'ChartConfigured') this.curves.configure(event);
+    }
+    // The charts can be shown without; points that come meanwhile settle it anyway.
+    const settle = this.curves.unsure().map(async (curve) => {
+      const last = curve.buckets.at(-1);
+      if (!last) return;
+      const [finer] = (await this.detail([curve], last.from, last.from + curve.width - 1)) ?? [];
+      if (finer) curve.settleEnd(finer);
+    });
+    await Promise.all(settle);
     this.curves.ready();
   }
 }

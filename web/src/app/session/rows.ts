@@ -1,5 +1,5 @@
 import type {
-  ExitClass,
+  ExecutionFieldsFragment,
   ExitReason,
   MediaKind,
   QuestionState,
@@ -61,6 +61,8 @@ export class MessageRow extends Row {
   agent: string | null = null;
   text = '';
   whole = false;
+  /** Its run ended before the whole came. */
+  stopped = false;
 }
 
 export class ThoughtRow extends Row {
@@ -68,8 +70,16 @@ export class ThoughtRow extends Row {
   text = '';
 }
 
+/** What the server knows about an execution, whatever part of the log is loaded. */
+export type ExecutionFacts = ExecutionFieldsFragment;
+
 export class ExecutionRow extends Row {
   readonly kind = 'execution';
+  /** Whether its ExecutionStarted is loaded; without it the output here is only the end of it. */
+  started = false;
+  /** Its run ended, and no ExecutionFinished came. */
+  stopped = false;
+  facts: ExecutionFacts | null = null;
   backend: string | null = null;
   isolation: string | null = null;
   command: readonly string[] | null = null;
@@ -78,8 +88,16 @@ export class ExecutionRow extends Row {
   readonly pointNames = new Set<string>();
   finished: EventOf<'ExecutionFinished'> | null = null;
 
-  get exitClass(): ExitClass | null {
-    return this.finished?.exitClass ?? null;
+  /** What became of all its output; null while it runs. */
+  get loss(): ExecutionFacts['loss'] | null {
+    return this.finished?.loss ?? (this.facts?.exitClass ? this.facts.loss : null);
+  }
+
+  setFacts(facts: ExecutionFacts): void {
+    this.facts = facts;
+    this.command ??= facts.command;
+    this.backend ??= facts.backend;
+    this.isolation ??= facts.isolation;
   }
 }
 
@@ -88,6 +106,8 @@ export class ToolRow extends Row {
   name = '';
   arguments: unknown;
   finished: EventOf<'ToolCallFinished'> | null = null;
+  /** Its run ended, and no ToolCallFinished came. */
+  stopped = false;
   readonly executions: ExecutionRow[] = [];
 }
 

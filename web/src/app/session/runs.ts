@@ -42,6 +42,15 @@ export class Runs {
     return roots.find((run) => run.status === 'RUNNING' || run.status === 'WAITING') ?? roots[0] ?? null;
   }
 
+  /** The root run that was asked for last; a message goes to its agent. */
+  newestRoot(): RunInfo | null {
+    let newest: RunInfo | null = null;
+    for (const run of this.all.get().values()) {
+      if (run.parent === null && (newest === null || run.createdAt > newest.createdAt)) newest = run;
+    }
+    return newest;
+  }
+
   /** The ids from a run up to its root; the run itself first. */
   depth(runId: string | null, parentOf: (id: string) => string | undefined): number {
     let depth = 0;

@@ -1,6 +1,6 @@
 import { Signal } from '../api/signal';
 import { type Event, firstSeqOf, seqOf } from './event';
-import type { AnyRow } from './rows';
+import type { AnyRow, ExecutionFacts } from './rows';
 import { Timeline } from './timeline';
 
 export type Append = { kind: 'stored'; fresh: readonly Event[] } | { kind: 'gap'; expected: number; got: number };
@@ -20,8 +20,9 @@ export class SessionStore {
   prepends = 0;
   /** What the reader opened or closed, by row key; rows themselves may be unmounted. */
   readonly opened = new Map<string, boolean>();
+  #facts = new Map<string, ExecutionFacts>();
   #events: Event[] = [];
-  #timeline = new Timeline();
+  #timeline = new Timeline(this.#facts);
   #holes: { from: number; to: number; at: string }[] = [];
   #timer: (() => void) | null = null;
 
@@ -42,6 +43,20 @@ export class SessionStore {
   /** The parent of a run, as far as its RunStarted is loaded. */
   parentOf(runId: string): string | undefined {
     return this.#timeline.parents.get(runId);
+  }
+
+  /** The runs of executions that began before the events loaded here, and whose facts are not here yet. */
+  headlessRuns(): Set<string> {
+    return this.#timeline.headless();
+  }
+
+  /** Takes what the server knows about executions. */
+  setFacts(executions: readonly ExecutionFacts[]): void {
+    for (const facts of executions) {
+      this.#facts.set(facts.id, facts);
+      this.#timeline.setFacts(facts);
+    }
+    this.#changed();
   }
 
   /** Starts from a page: its events in ascending order, ending at the session's end. */
@@ -104,7 +119,7 @@ export class SessionStore {
   }
 
   #derive(): void {
-    this.#timeline = new Timeline();
+    this.#timeline = new Timeline(this.#facts);
     const holes = [...this.#holes];
     for (const event of this.#events) {
       while (holes[0] && holes[0].from < seqOf(event)) {

@@ -3,6 +3,7 @@ import { type Event, type EventOf, seqOf } from './event';
 import {
   type AnyRow,
   EndRow,
+  type ExecutionFacts,
   ExecutionRow,
   FilesRow,
   HoleRow,
@@ -34,6 +35,11 @@ export class Timeline {
   #toolOf = new Map<ExecutionRow, ToolRow>();
   #usage = new Map<string, UsageRow>();
   #questions = new Map<string, QuestionRow>();
+  /** Runs whose RunEnded is loaded: nothing of theirs runs any more. */
+  #ended = new Set<string | null>();
+
+  /** Facts by execution id: they outlive the rows. */
+  constructor(private readonly facts: ReadonlyMap<string, ExecutionFacts> = new Map()) {}
 
   apply(event: Event): void {
     switch (event.__typename) {
@@ -50,6 +56,7 @@ export class Timeline {
         row.status = event.status;
         row.exitReason = event.exitReason;
         row.error = event.error;
+        this.#endRun(event.runId);
         return;
       }
       case 'StateChanged':
@@ -83,6 +90,7 @@ export class Timeline {
       }
       case 'ExecutionStarted': {
         const row = this.#execution(event, event.toolCallId);
+        row.started = true;
         row.backend = event.backend;
         row.isolation = event.isolation;
         row.command = event.command;
@@ -178,6 +186,34 @@ export class Timeline {
     row.retention = retention;
   }
 
+  /** The runs that have executions of which neither the start nor the facts are here. */
+  headless(): Set<string> {
+    const runs = new Set<string>();
+    for (const row of this.#executions.values()) {
+      if (!row.started && row.facts === null && row.runId !== null) runs.add(row.runId);
+    }
+    return runs;
+  }
+
+  setFacts(facts: ExecutionFacts): void {
+    const row = this.#executions.get(`execution ${facts.id}`);
+    if (!row) return;
+    row.setFacts(facts);
+    this.dirty.add(row);
+  }
+
+  /** What has no end by now gets none. */
+  #endRun(runId: string | null): void {
+    this.#ended.add(runId);
+    for (const rows of [this.#messages, this.#tools, this.#executions]) {
+      for (const row of rows.values()) {
+        if (row.runId !== runId || (row.kind === 'message' ? row.whole : row.finished)) continue;
+        row.stopped = true;
+        this.dirty.add(row);
+      }
+    }
+  }
+
   #add<R extends AnyRow>(row: R): R {
     this.rows.push(row);
     this.dirty.add(row);
@@ -223,6 +259,9 @@ export class Timeline {
     let row = this.#executions.get(key);
     if (!row) {
       row = new ExecutionRow(key, seqOf(event), event.at, event.runId);
+      row.stopped = this.#ended.has(event.runId);
+      const facts = this.facts.get(event.executionId);
+      if (facts) row.setFacts(facts);
       this.#executions.set(key, row);
       const tool = callId === null ? undefined : this.#tools.get(`tool ${event.runId} ${callId}`);
       if (tool) {

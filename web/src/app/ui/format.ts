@@ -54,27 +54,46 @@ export function dollars(usd: number): string {
 export function value(v: number): string {
   if (v === 0) return '0';
   const size = Math.abs(v);
+  if (Number.isInteger(v) && size < 1e7) return String(v);
   if (size >= 1e6 || size < 1e-4) return v.toExponential(3);
-  if (size >= 1000) return v.toFixed(1);
+  if (size >= 1000) return String(Number(v.toFixed(1)));
   return String(Number(v.toPrecision(5)));
 }
 
+/** A part of a usage line; the title says more. */
+export interface UsageFact {
+  text: string;
+  title?: string;
+}
+
+/** Whether the usage is that of a machine alone: no model was asked, and nothing has a price. */
+export function computeOnly(usage: UsageFieldsFragment): boolean {
+  const tokens = [usage.input, usage.cacheRead, usage.cacheWriteShort, usage.cacheWriteLong, usage.output];
+  return usage.computeSeconds > 0 && usage.costUsd === null && tokens.every((n) => toLong(n) === 0);
+}
+
 /** One line about tokens, compute and money; unknown money is never shown as 0. */
-export function usageParts(usage: UsageFieldsFragment): string[] {
-  const parts: string[] = [];
+export function usageFacts(usage: UsageFieldsFragment): UsageFact[] {
+  const facts: UsageFact[] = [];
   const put = (n: number | string, what: string) => {
-    if (toLong(n) > 0) parts.push(`${count(toLong(n))} ${what}`);
+    if (toLong(n) > 0) facts.push({ text: `${count(toLong(n))} ${what}` });
   };
   put(usage.input, 'in');
   put(usage.cacheRead, 'cache read');
   put(toLong(usage.cacheWriteShort) + toLong(usage.cacheWriteLong), 'cache write');
   put(usage.output, 'out');
-  if (toLong(usage.reasoning) > 0) parts.push(`${count(toLong(usage.reasoning))} of it reasoning`);
-  if (usage.computeSeconds > 0) parts.push(`${seconds(usage.computeSeconds)} compute`);
-  return parts;
+  put(usage.reasoning, 'of it reasoning');
+  if (usage.computeSeconds > 0) {
+    const text = `${seconds(usage.computeSeconds)} compute`;
+    facts.push(computeOnly(usage) ? { text, title: 'local compute has no price' } : { text });
+  }
+  const money = cost(usage);
+  if (money) facts.push({ text: money });
+  return facts;
 }
 
+/** "" when there is nothing to say: no price is known, and none is missing but that of local compute. */
 export function cost(usage: UsageFieldsFragment): string {
-  if (usage.costUsd === null) return usage.unpriced > 0 ? 'cost unknown' : '';
+  if (usage.costUsd === null) return usage.unpriced > 0 && !computeOnly(usage) ? 'cost unknown' : '';
   return usage.unpriced > 0 ? `${dollars(usage.costUsd)} + ${usage.unpriced} unpriced` : dollars(usage.costUsd);
 }

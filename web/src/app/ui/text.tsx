@@ -26,6 +26,17 @@ export function visible(text: string): ReactNode {
   return parts;
 }
 
+/** The line that says most of an error: a traceback ends with it. */
+export function lastLine(text: string): string {
+  return (
+    text
+      .trimEnd()
+      .split(/[\r\n]+/)
+      .findLast((line) => line.trim() !== '')
+      ?.trim() ?? ''
+  );
+}
+
 /** Foreign text, isolated so that its direction does not reach its neighbours. */
 export function Foreign({ text, className }: { text: string; className?: string }) {
   return <bdi className={className}>{visible(text)}</bdi>;

@@ -1,5 +1,7 @@
 import { type ReactNode, useEffect } from 'react';
 import { useQuery } from 'urql';
+import { TokenForm } from '../../access/form';
+import { access } from '../../access/token';
 import { SetupDocument } from '../../gql/graphql';
 import icon from '../../icon.svg';
 import { connection } from '../api/client';
@@ -13,13 +15,25 @@ import { SessionPage } from './session';
 
 export function App() {
   const route = parseRoute(new URL(useSignal(path)));
+  const { kind, times } = useSignal(access);
+  if (kind === 'asked') {
+    return (
+      <Frame
+        page={
+          <main>
+            <TokenForm />
+          </main>
+        }
+      />
+    );
+  }
   switch (route.page) {
     case 'home':
-      return <Frame state={<SocketState />} page={<HomePage />} />;
+      return <Frame key={times} state={<SocketState />} page={<HomePage />} />;
     case 'session':
       return (
         <SessionPage
-          key={route.id}
+          key={`${times} ${route.id}`}
           id={route.id}
           frame={(state, crumb, page) => <Frame state={state} crumb={crumb} page={page} />}
         />

@@ -1,5 +1,5 @@
 import { useLayoutEffect, useMemo, useRef, useState } from 'react';
-import type { Curve } from '../curves/curve';
+import type { Curve, Special } from '../curves/curve';
 import type { DrawLoop } from '../curves/loop';
 import { Plot } from '../curves/plot';
 import { type Summary, summary } from '../curves/plotdata';
@@ -95,9 +95,9 @@ export function Chart({ title, curves, nameOf, loop, detail }: Props) {
                 <Foreign text={nameOf(curve) || '(no name)'} />
                 {(rows[i]?.odd ?? 0) > 0 && <span className="warn-text"> {count(rows[i]?.odd ?? 0)} not finite</span>}
               </th>
-              <td>{at ? at[i] : shown(rows[i]?.last)}</td>
-              <td>{shown(rows[i]?.min)}</td>
-              <td>{shown(rows[i]?.max)}</td>
+              <Value of={at ? (at[i] ?? null) : (rows[i]?.last ?? null)} />
+              <Value of={rows[i]?.min ?? null} />
+              <Value of={rows[i]?.max ?? null} />
             </tr>
           ))}
         </tbody>
@@ -106,14 +106,14 @@ export function Chart({ title, curves, nameOf, loop, detail }: Props) {
   );
 }
 
-function shown(v: number | null | undefined): string {
-  return v === null || v === undefined ? '–' : value(v);
+const words: Record<Special, string> = { NAN: 'NaN', POSITIVE_INFINITY: '∞', NEGATIVE_INFINITY: '−∞' };
+
+function Value({ of: v }: { of: number | Special | null }) {
+  if (v === null) return <td>–</td>;
+  return typeof v === 'number' ? <td>{value(v)}</td> : <td className="warn-text odd-value">{words[v]}</td>;
 }
 
-function valueAt(curve: Curve, step: number): string {
+function valueAt(curve: Curve, step: number): number | Special | null {
   const bucket = curve.buckets.find((b) => b.from === step);
-  if (!bucket) return '–';
-  if (bucket.finite > 0) return value(bucket.last);
-  if (bucket.nan > 0) return 'NaN';
-  return bucket.positiveInfinity > 0 ? '+Inf' : '−Inf';
+  return bucket ? (bucket.end ?? bucket.last) : null;
 }

@@ -20,12 +20,16 @@ export function ChartPane({ session }: { session: SessionController }) {
   );
   const loop = useMemo(() => new DrawLoop(), []);
   const charts = session.curves.charts();
+  const current = session.runs.current();
   const limit = chartsAtFirst + more;
   const order = [...runs.values()].sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)).map((run) => run.id);
   return (
     <section className="charts" aria-label="Curves">
       <h2>Curves</h2>
-      {charts.length === 0 && (
+      {charts.length === 0 && current && current.stage === null && (
+        <p className="quiet empty">This run has no stage, so its lines are not parsed for metrics.</p>
+      )}
+      {charts.length === 0 && current && current.stage !== null && (
         <p className="quiet empty">
           No curves. A line such as <code>{'{"step": 1, "metrics": {"loss": 0.5}}'}</code> on a program's standard
           output becomes a point.

@@ -11,7 +11,7 @@ function Pill({ tone, text }: { tone: Tone; text: string }) {
   return (
     <span className={`connection tone-${tone}`} role="status">
       <span className="dot" aria-hidden="true" />
-      {text}
+      <span>{text}</span>
     </span>
   );
 }

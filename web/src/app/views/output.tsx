@@ -15,15 +15,15 @@ const plainLines = new WeakMap<Screen, PlainLines>();
 interface Props {
   screen: Screen;
   version: number;
-  /** False when the first lines are not loaded: the numbers would be wrong. */
-  numbered: boolean;
+  /** False when the first lines are not loaded: line numbers would be wrong, and counts are of the loaded part. */
+  whole: boolean;
 }
 
 /**
  * What a program wrote. Only text: control sequences were dealt with by the screen.
  * Metric lines are curves already; they are counted and shown on demand.
  */
-export function Output({ screen, version, numbered }: Props) {
+export function Output({ screen, version, whole }: Props) {
   const [all, setAll] = useState(false);
   const [withMetrics, setWithMetrics] = useState(false);
   if (screen.lines.length === 0) return null;
@@ -35,8 +35,9 @@ export function Output({ screen, version, numbered }: Props) {
   const { plain, metric } = view.of(screen);
   const lines = withMetrics ? screen.lines : plain;
   const hidden = Math.max(0, lines.length - previewLines);
+  const metricLines = plural(metric, whole ? 'metric line' : 'loaded metric line');
   return (
-    <div className={numbered ? 'output' : 'output unnumbered'}>
+    <div className={whole ? 'output' : 'output unnumbered'}>
       {screen.dropped > 0 && <p className="quiet">The first {plural(screen.dropped, 'line')} are not held any more.</p>}
       {all ? (
         <FollowList
@@ -59,7 +60,7 @@ export function Output({ screen, version, numbered }: Props) {
         <div className="output-tools">
           {(hidden > 0 || all) && (
             <button type="button" className="link" aria-expanded={all} onClick={() => setAll(!all)}>
-              {all ? 'Show the end only' : `${count(hidden)} more above`}
+              {all ? 'Show the end only' : `${count(hidden)} more ${whole ? '' : 'loaded '}above`}
             </button>
           )}
           {metric > 0 && (
@@ -69,7 +70,7 @@ export function Output({ screen, version, numbered }: Props) {
               aria-pressed={withMetrics}
               onClick={() => setWithMetrics(!withMetrics)}
             >
-              {withMetrics ? `Hide ${plural(metric, 'metric line')}` : `Show ${plural(metric, 'metric line')}`}
+              {withMetrics ? `Hide ${metricLines}` : `Show ${metricLines}`}
             </button>
           )}
         </div>

@@ -14,7 +14,7 @@ import type {
   ToolRow,
   UsageRow,
 } from '../session/rows';
-import { bytes, clock, cost, count, plural, seconds, usageParts } from '../ui/format';
+import { bytes, clock, computeOnly, count, plural, seconds, usageFacts } from '../ui/format';
 import { useRow } from '../ui/hooks';
 import { LongText, pretty } from '../ui/longtext';
 import { StatusBadge } from '../ui/status';
@@ -110,14 +110,14 @@ function RunEnd({ row }: { row: EndRow }) {
 
 function Message({ row }: { row: MessageRow }) {
   return (
-    <div className="message" aria-busy={!row.whole}>
+    <div className="message" aria-busy={!row.whole && !row.stopped}>
       {row.agent && (
         <p className="who">
           <Foreign text={row.agent} />
         </p>
       )}
       <LongText text={row.text} />
-      {!row.whole && <span className="caret" aria-hidden="true" />}
+      {!row.whole && !row.stopped && <span className="caret" aria-hidden="true" />}
     </div>
   );
 }
@@ -142,7 +142,7 @@ function Thought({ row, session }: { row: ThoughtRow; session: SessionController
     <div className="thought">
       <button type="button" className="fold" aria-expanded={open} onClick={toggle}>
         <span className="chevron" aria-hidden="true" />
-        Thought
+        <span className="fold-label">Thought</span>
         {!open && <Foreign className="one-line quiet" text={first.slice(0, 200)} />}
       </button>
       {open && <LongText text={row.text} className="quiet" />}
@@ -162,7 +162,7 @@ function Tool({ row, session }: { row: ToolRow; session: SessionController }) {
         </strong>
         <Foreign className="one-line mono quiet" text={titleOf(row.arguments)} />
         <span className="card-state">
-          {end ? <Outcome bad={end.isError} text={end.isError ? 'failed' : 'ok'} /> : <Working />}
+          {end ? <Outcome bad={end.isError} text={end.isError ? 'failed' : 'ok'} /> : <Working stopped={row.stopped} />}
           {end && <span className="quiet num">{seconds(end.seconds)}</span>}
         </span>
       </button>
@@ -211,24 +211,26 @@ function Execution({ row }: { row: ExecutionRow }) {
         <span className="card-state">
           {row.isolation && <span className="chip chip-warn">{row.isolation}</span>}
           {row.backend && <span className="quiet">{row.backend}</span>}
-          {end ? <Outcome bad={end.isError} text={exit ?? ''} /> : <Working />}
+          {end ? <Outcome bad={end.isError} text={exit ?? ''} /> : <Working stopped={row.stopped} />}
           {end && <span className="quiet num">{seconds(end.seconds)}</span>}
         </span>
       </div>
-      {row.command === null && <p className="cut-off quiet">Began before the events loaded here.</p>}
-      <Output screen={row.screen} version={row.version} numbered={row.command !== null} />
+      {!row.started && <p className="cut-off quiet">Began before the events loaded here.</p>}
+      <Output screen={row.screen} version={row.version} whole={row.started} />
       <Accounts row={row} />
     </section>
   );
 }
 
-/** What became of the output: points, and whatever was rejected or cut. */
+/** What became of the output: points, and whatever was rejected or cut. Never a sum over a part of the events. */
 function Accounts({ row }: { row: ExecutionRow }) {
-  const loss = row.finished?.loss;
+  const { loss } = row;
   const rejected = loss ? toLong(loss.linesRejected) : 0;
   const truncated = loss ? toLong(loss.bytesTruncated) : 0;
   const parts: string[] = [];
-  if (row.points > 0 && row.command !== null) {
+  if (!row.started) {
+    if (loss && toLong(loss.linesParsed) > 0) parts.push(plural(toLong(loss.linesParsed), 'metric line'));
+  } else if (row.points > 0) {
     const names = [...row.pointNames];
     const more = names.length > 4 ? `, … ${names.length - 4} more` : '';
     parts.push(`${plural(row.points, 'metric point')} (${names.slice(0, 4).join(', ')}${more})`);
@@ -258,12 +260,21 @@ function Accounts({ row }: { row: ExecutionRow }) {
 
 function UsageLine({ row }: { row: UsageRow }) {
   if (!row.usage) return null;
-  const parts = [...usageParts(row.usage), cost(row.usage)].filter(Boolean);
-  if (row.usage.provenance !== 'MEASURED') parts.push(row.usage.provenance.toLowerCase());
+  const { provenance } = row.usage;
+  const plain = provenance === 'MEASURED' || (provenance === 'UNKNOWN' && computeOnly(row.usage));
+  const who = row.model ?? row.backend ?? row.provider;
   return (
     <p className="line-row quiet num">
       <span className="label">usage</span>
-      <Foreign text={[row.model ?? row.backend ?? row.provider ?? '', ...parts].filter(Boolean).join(' · ')} />
+      <span className="facts">
+        {who && <Foreign text={who} />}
+        {usageFacts(row.usage).map(({ text, title }) => (
+          <span key={text} title={title}>
+            {text}
+          </span>
+        ))}
+        {!plain && <span>{provenance.toLowerCase()}</span>}
+      </span>
     </p>
   );
 }
@@ -323,7 +334,8 @@ function Outcome({ bad, text }: { bad: boolean; text: string }) {
   return <span className={bad ? 'bad-text' : 'good-text'}>{text}</span>;
 }
 
-function Working() {
+function Working({ stopped }: { stopped: boolean }) {
+  if (stopped) return <span className="quiet">stopped</span>;
   return (
     <span className="working">
       <span className="dot" aria-hidden="true" />

@@ -1,6 +1,6 @@
 import type { RunInfo } from '../session/runs';
 import { isFinal } from '../session/runs';
-import { cost, seconds, usageParts } from '../ui/format';
+import { seconds, usageFacts } from '../ui/format';
 import { useNow } from '../ui/hooks';
 import { StatusBadge } from '../ui/status';
 import { Foreign } from '../ui/text';
@@ -32,8 +32,12 @@ export function RunList({ runs }: { runs: ReadonlyMap<string, RunInfo> }) {
           </strong>
           <StatusBadge status={run.status} reason={run.exitReason} />
           {time !== null && <span className="quiet num">{seconds(time)}</span>}
-          <span className="quiet num run-usage">
-            {[...usageParts(run.usageInclusive), cost(run.usageInclusive)].filter(Boolean).join(' · ')}
+          <span className="quiet num facts run-usage">
+            {usageFacts(run.usageInclusive).map(({ text, title }) => (
+              <span key={text} title={title}>
+                {text}
+              </span>
+            ))}
           </span>
         </div>
         {children.length > 0 && <ul>{children.map((child) => item(child, depth + 1))}</ul>}

@@ -3,12 +3,13 @@ import { SessionController } from '../session/controller';
 import type { AnyRow } from '../session/rows';
 import { isFinal, type RunInfo } from '../session/runs';
 import { FollowList } from '../ui/followlist';
-import { cost, count, plural, seconds, usageParts } from '../ui/format';
+import { count, plural, seconds, usageFacts } from '../ui/format';
 import { useNow, useSignal, useTitle } from '../ui/hooks';
 import { Link } from '../ui/link';
 import { StatusBadge } from '../ui/status';
-import { Foreign, visible } from '../ui/text';
+import { Foreign, lastLine, visible } from '../ui/text';
 import { ChartPane } from './charts';
+import { Composer } from './composer';
 import { StreamState } from './connection';
 import { Receipt } from './receipt';
 import { RowView } from './rows';
@@ -80,7 +81,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
   const now = useNow(1_000, open);
   const time = run && elapsed(run, now);
   const receipt = shownReceipt && shownReceipt.runId === run?.id ? shownReceipt : (run?.abort ?? null);
-  const parts = run ? [...usageParts(run.usageInclusive), cost(run.usageInclusive)].filter(Boolean) : [];
+  const facts = run ? usageFacts(run.usageInclusive) : [];
   const questions = session.store.openQuestions;
   return (
     <header className="session-head">
@@ -117,13 +118,15 @@ function Header({ session, name, run }: { session: SessionController; name: stri
             </span>
           )}
           {time !== null && <span>{seconds(time)}</span>}
-          {parts.map((part) => (
-            <span key={part}>{part}</span>
+          {facts.map(({ text, title }) => (
+            <span key={text} title={title}>
+              {text}
+            </span>
           ))}
         </p>
       )}
       {questions > 0 && <p className="ask-note">{plural(questions, 'question')} waiting for your answer below</p>}
-      {run?.error && <p className="bad-text">{visible(run.error)}</p>}
+      {run?.error && <p className="bad-text head-error">{visible(lastLine(run.error))}</p>}
       {problem && (
         <p className="bad-text" role="alert">
           {visible(problem)}
@@ -174,6 +177,7 @@ function TimelinePane({ session }: { session: SessionController }) {
       <p className="log-extent quiet num">
         {store.lastSeq === 0 ? 'No events' : `Events ${count(store.firstSeq)}–${count(store.lastSeq)}`}
       </p>
+      <Composer session={session} />
     </section>
   );
 }

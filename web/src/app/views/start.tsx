@@ -21,6 +21,11 @@ for step in range(1, 101):
 /** The built-in agent, also when a list of agents does not name it. */
 const script: Agent = { name: 'script', role: null, driver: 'script', model: null, stage: null, problem: null };
 
+/** The text of an agent in the menu. A definition that cannot be read may have no driver. */
+export function agentLabel({ name, driver, problem }: Pick<Agent, 'name' | 'driver' | 'problem'>): string {
+  return [name, driver && driver !== name ? ` (${driver})` : '', problem !== null ? ' – cannot be used' : ''].join('');
+}
+
 export function StartForm() {
   const [setup] = useQuery({ query: SetupDocument });
   const listed = setup.data?.agents ?? [];
@@ -55,10 +60,8 @@ export function StartForm() {
         <label htmlFor={`${id}-agent`}>Agent</label>
         <select id={`${id}-agent`} value={name} onChange={(event) => setName(event.target.value)}>
           {agents.map((a) => (
-            <option key={a.name} value={a.name} disabled={a.problem !== null}>
-              {a.name}
-              {a.name !== a.driver ? ` (${a.driver})` : ''}
-              {a.problem !== null ? ' – cannot be used' : ''}
+            <option key={a.name} value={a.name}>
+              {agentLabel(a)}
             </option>
           ))}
         </select>
@@ -99,10 +102,15 @@ export function StartForm() {
         <button
           type="submit"
           className="primary"
-          disabled={sending || (runsCode ? code.trim() === '' : prompt.trim() === '')}
+          disabled={sending || agent.problem !== null || (runsCode ? code.trim() === '' : prompt.trim() === '')}
         >
           {sending ? 'Starting …' : 'Start'}
         </button>
+        {agent.problem !== null && (
+          <p className="bad-text hint agent-problem" role="status">
+            This agent cannot be used: {visible(agent.problem)}
+          </p>
+        )}
         {problem && (
           <p role="alert" className="bad-text">
             {visible(problem)}
