@@ -52,6 +52,8 @@ type fake struct {
 	artifacts []run.Artifact
 	questions []run.Question
 
+	deleted []run.SessionID // what the followers were told
+
 	follow func(ctx context.Context, after int64, send func([]*run.Event) error) error
 }
 
@@ -143,6 +145,8 @@ func (f *fake) FollowRuns(ctx context.Context, _ run.RunFilter, send func(run.Ru
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+func (f *fake) Deleted(id run.SessionID) { f.deleted = append(f.deleted, id) }
 
 func (f *fake) Agents(context.Context) []AgentInfo { return f.agents }
 

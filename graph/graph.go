@@ -51,13 +51,15 @@ type Reader interface {
 	Metrics(ctx context.Context, id run.ID, q run.MetricQuery) ([]run.Series, error)
 }
 
-// Feed follows what is committed from now on. Both methods block until ctx ends
+// Feed follows what is committed from now on. Its followers block until ctx ends
 // or send fails, and call send from one goroutine at a time.
 type Feed interface {
 	// Follow sends every event after the cursor once and in order, history first.
 	Follow(ctx context.Context, session run.SessionID, after int64, f run.EventFilter, send func([]*run.Event) error) error
 	// FollowRuns sends a run each time it changed; only the newest state counts.
 	FollowRuns(ctx context.Context, f run.RunFilter, send func(run.Run) error) error
+	// Deleted ends the followers of a session that is no more, with NOT_FOUND.
+	Deleted(session run.SessionID)
 }
 
 // Agents lists the agent definitions, broken ones included.
@@ -109,7 +111,6 @@ type Options struct {
 const (
 	defaultDepth      = 12
 	defaultComplexity = 1_000_000
-	maxTokens         = 20_000 // of one document
 	cachedDocuments   = 1_000
 )
 
@@ -132,15 +133,17 @@ func New(o Options) *API {
 	exec := executor.New(schema)
 	exec.SetErrorPresenter(presenter(o.Log))
 	exec.SetRecoverFunc(recoverer(o.Log))
-	exec.SetQueryCache(lru.New[*ast.QueryDocument](cachedDocuments))
+	documents := lru.New[*ast.QueryDocument](cachedDocuments)
+	exec.SetQueryCache(documents)
 	exec.SetParserTokenLimit(maxTokens)
+	exec.Use(preflight{valid: documents})
 	exec.Use(extension.Introspection{})
 	exec.Use(&limit{schema: schema, depth: o.MaxDepth, complexity: o.MaxComplexity})
 	return &API{exec: exec, resolver: r}
 }
 
 // Executor runs operations against the schema.
-func (a *API) Executor() graphql.GraphExecutor { return a.exec }
+func (a *API) Executor() graphql.GraphExecutor { return worded{a.exec} }
 
 // Wait returns when every subscription's goroutine has ended; they end with
 // the contexts of their operations.

@@ -23,6 +23,8 @@ const (
 // maxSelections bounds the selections of one operation.
 const maxSelections = 5_000
 
+const tooManySelections = "the operation selects over %d fields, fragments counted wherever they are spread; ask in several operations"
+
 // limit refuses operations that are too deep or may yield too much, before
 // they run. It reads fragments as often as they are used.
 type limit struct {
@@ -47,7 +49,7 @@ func (l *limit) MutateOperationContext(ctx context.Context, op *graphql.Operatio
 	w := walker{max: l.depth}
 	w.walk(op.Operation.SelectionSet, 1)
 	if w.visited > maxSelections {
-		return refuse("the operation selects over %d fields, fragments counted wherever they are spread; ask in several operations", maxSelections)
+		return refuse(tooManySelections, maxSelections)
 	}
 	if w.deepest > l.depth {
 		return refuse("the operation nests %d levels deep; at most %d are allowed: ask in several operations", w.deepest, l.depth)
@@ -55,7 +57,24 @@ func (l *limit) MutateOperationContext(ctx context.Context, op *graphql.Operatio
 	if c := gqlcomplexity.Calculate(ctx, l.schema, op.Operation, op.Variables); c > l.complexity {
 		return refuse("the operation may yield %d fields; at most %d are allowed: ask for fewer rows (first, last, maxPoints) or fewer fields", c, l.complexity)
 	}
-	return nil
+	return oneStream(op)
+}
+
+// oneStream refuses a subscription that does not come down to one stream once
+// its aliases, @skip and @include are applied.
+func oneStream(op *graphql.OperationContext) *gqlerror.Error {
+	if op.Operation.Operation != ast.Subscription {
+		return nil
+	}
+	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
+	switch len(fields) {
+	case 1:
+		return nil
+	case 0:
+		return refuse("the subscription selects nothing, since @skip or @include leave everything out; a subscription selects exactly one field")
+	}
+	return refuse("the subscription selects %d fields, %s and %s among them; a subscription selects exactly one: open one for each",
+		len(fields), fields[0].Alias, fields[1].Alias)
 }
 
 func refuse(format string, args ...any) *gqlerror.Error {

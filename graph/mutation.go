@@ -87,5 +87,6 @@ func (r mutationResolver) DeleteSession(ctx context.Context, id string) (string,
 	if err := r.Runs.DeleteSession(ctx, sid); err != nil {
 		return "", err
 	}
+	r.Feed.Deleted(sid)
 	return id, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/weirhq/weir/graph/generated"
@@ -327,8 +328,8 @@ func TestLimits(t *testing.T) {
 		"Depth":             {`{run(id:"` + runA + `"){` + deep + `}}`, "levels deep"},
 		"Complexity":        {`{sessions(first:200){nodes{runs(first:200){nodes{children{id agent executions{id}}}}}}}`, "may yield"},
 		"MetricsOfManyRuns": {`{runs(first:200){nodes{metrics{buckets{min max first last}}}}}`, "may yield"},
-		"FragmentBomb":      {bomb, "selects over"},
-		"IntrospectionBomb": {types, "selects over"},
+		"FragmentBomb":      {bomb, "over and over"},
+		"IntrospectionBomb": {types, "over and over"},
 	} {
 		start := time.Now()
 		msg := refused(t, do(t, api, c.query, nil), run.Invalid)
@@ -443,6 +444,9 @@ func TestOperationsOfThePage(t *testing.T) {
 	doc, errs := gqlparser.LoadQueryWithRules(s.Schema(), string(text), rules.NewDefaultRules())
 	if errs != nil {
 		t.Fatalf("%s: %v", file, errs)
+	}
+	if err := (preflight{valid: graphql.NoCache[*ast.QueryDocument]{}}).MutateOperationParameters(t.Context(), &graphql.RawParams{Query: string(text)}); err != nil {
+		t.Errorf("all of %s: %s", file, err.Message)
 	}
 	l := limit{schema: s, depth: defaultDepth, complexity: defaultComplexity}
 	for _, op := range doc.Operations {

@@ -127,6 +127,21 @@ func UnmarshalFloat(v any) (float64, error) {
 	return 0, run.Errorf(run.Invalid, "%s is not a number; Float wants one", show(v))
 }
 
+// MarshalString writes text.
+func MarshalString(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+
+// UnmarshalString reads text and nothing else: a number in its place is more
+// often a mistake than meant.
+func UnmarshalString(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case nil:
+		return "", nil
+	}
+	return "", run.Errorf(run.Invalid, "%s is not text; String wants a string", show(v))
+}
+
 // timeFormat is RFC 3339 in UTC with exactly six digits of fraction.
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 

@@ -20,7 +20,8 @@ type feed struct {
 	head  int           // ring[head:] is valid
 	bytes int           // of ring[head:]
 	tail  int64         // last seq known to be committed; 0 before anything is known
-	wake  chan struct{} // closed when tail moves; nil while nobody waits
+	wake  chan struct{} // closed when tail moves or the session goes; nil while nobody waits
+	gone  bool          // the session was deleted
 }
 
 func newFeed(id run.SessionID, o Options) *feed {
@@ -71,10 +72,23 @@ func (f *feed) advance(seq int64) {
 		return
 	}
 	f.tail = seq
+	f.stir()
+}
+
+// stir wakes who waits.
+func (f *feed) stir() {
 	if f.wake != nil {
 		close(f.wake)
 		f.wake = nil
 	}
+}
+
+// end takes note that the session was deleted.
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gone = true
+	f.stir()
 }
 
 func (f *feed) reset() {
@@ -101,6 +115,7 @@ type look struct {
 	events  []*run.Event    // what to send; may be empty though cur moved
 	cur     int64           // the last seq examined
 	behind  bool            // the store has to be read
+	gone    bool            // the session was deleted: there will be nothing more
 	changed <-chan struct{} // nothing is there: closed when something is
 }
 
@@ -109,6 +124,9 @@ type look struct {
 func (f *feed) look(cur int64, filter run.EventFilter) look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.gone {
+		return look{gone: true}
+	}
 	live := f.ring[f.head:]
 	if len(live) > 0 && live[0].Seq <= cur+1 && cur < live[len(live)-1].Seq {
 		l := look{cur: cur}

@@ -14,7 +14,7 @@ const stall = 50 * time.Millisecond
 // Follow hands the session's events after the cursor to send, in batches of at
 // least one, in order and once each: history first, then live. A cursor beyond
 // the end waits until the log gets there. It returns when ctx ends, send fails,
-// or the session is unknown; send must not keep or change the slice's events.
+// or the session is unknown or was deleted; send must not keep or change the slice's events.
 func (s *Stream) Follow(
 	ctx context.Context, session run.SessionID, after int64, filter run.EventFilter, send func([]*run.Event) error,
 ) error {
@@ -26,6 +26,8 @@ func (s *Stream) Follow(
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case l.gone:
+			return run.Errorf(run.NotFound, "the session %s was deleted; nothing more comes", session)
 		case l.behind, first && l.changed != nil:
 			next, err := s.page(ctx, f, cur, filter, send)
 			if err != nil {

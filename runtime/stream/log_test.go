@@ -106,7 +106,16 @@ func (m *memory) Events(_ context.Context, q run.EventQuery) (run.EventPage, err
 func (m *memory) Session(_ context.Context, id run.SessionID) (run.Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, ok := m.events[id]; !ok {
+		return run.Session{}, run.Errorf(run.NotFound, "no session %q", id)
+	}
 	return run.Session{ID: id, LastSeq: int64(len(m.events[id]))}, nil
+}
+
+func (m *memory) remove(id run.SessionID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.events, id)
 }
 
 func (m *memory) Run(_ context.Context, id run.ID) (run.Run, error) {

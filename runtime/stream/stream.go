@@ -10,7 +10,7 @@
 //     of the recent events and reads the store; it loses nothing and holds nobody.
 //   - Cost: a session that nobody follows keeps nothing in memory.
 //   - Closing: Follow and FollowRuns return when their context ends or send
-//     fails; they start no goroutine.
+//     fails, Follow also when its session is deleted; they start no goroutine.
 package stream
 
 import (
@@ -106,6 +106,16 @@ func (s *Stream) Committed(events []*run.Event, changed []run.ID) {
 	s.runs.changed(changed)
 }
 
+// Deleted ends the followers of a session that was deleted. It does not block.
+func (s *Stream) Deleted(session run.SessionID) {
+	s.mu.RLock()
+	f := s.feeds[session]
+	s.mu.RUnlock()
+	if f != nil {
+		f.end()
+	}
+}
+
 // Run watches for the events of other processes until ctx ends; without Poll
 // it only waits.
 func (s *Stream) Run(ctx context.Context) error {
@@ -134,6 +144,10 @@ func (s *Stream) poll(ctx context.Context) {
 	s.mu.RUnlock()
 	for _, f := range feeds {
 		ses, err := s.source.Session(ctx, f.session)
+		if run.CodeOf(err) == run.NotFound {
+			f.end() // another process deleted it
+			continue
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				s.opts.Logger.Debug("polling a followed session", "session", f.session, "error", err)

@@ -57,6 +57,8 @@ func (e *engine) Session(context.Context, run.SessionID) (run.Session, error) {
 func (e *engine) Agents(context.Context) []graph.AgentInfo { return nil }
 func (e *engine) Info(context.Context) graph.ServerInfo    { return graph.ServerInfo{Version: "v1"} }
 
+func (e *engine) Deleted(run.SessionID) {}
+
 func (e *engine) FollowRuns(context.Context, run.RunFilter, func(run.Run) error) error { return nil }
 
 func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run.EventFilter, send func([]*run.Event) error) error {

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,6 +33,7 @@ const (
 type graphQL struct {
 	exec   graphql.GraphExecutor
 	socket http.Handler
+	log    *slog.Logger
 }
 
 func (g *graphQL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,6 +75,12 @@ func fromBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *requ
 		w.Header().Set("Accept-Post", typeJSON)
 		return nil, reject(http.StatusUnsupportedMediaType,
 			"the content type %q is not taken; send a JSON object with Content-Type: application/json", clip(r.Header.Get("Content-Type")))
+	}
+	for _, coding := range r.Header.Values("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			w.Header().Set("Accept-Encoding", "identity")
+			return nil, reject(http.StatusUnsupportedMediaType, "the content encoding %q is not taken; send the body as it is", clip(coding))
+		}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var large *http.MaxBytesError
@@ -165,6 +175,15 @@ func (g *graphQL) execute(w http.ResponseWriter, r *http.Request, params *graphq
 	params.ReadTime = graphql.TraceTiming{Start: now, End: now}
 	params.Headers = r.Header
 	kind := responseType(r.Header.Values("Accept"))
+	// What panics outside of a resolver (while the document is judged, or an
+	// answer is written out) is an internal error like any other.
+	defer func() {
+		if p := recover(); p != nil {
+			g.log.ErrorContext(ctx, "panic in an operation", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			list := gqlerror.List{gqlerror.Wrap(fmt.Errorf("panic: %v", p))}
+			writeErrors(w, http.StatusInternalServerError, kind, g.exec.DispatchError(ctx, list).Errors)
+		}
+	}()
 
 	op, errs := g.exec.CreateOperationContext(ctx, params)
 	if errs != nil {
@@ -188,14 +207,6 @@ func (g *graphQL) execute(w http.ResponseWriter, r *http.Request, params *graphq
 		}
 	case ast.Query:
 	}
-	// What panics outside of a resolver (while an answer is written out) is an
-	// internal error like any other.
-	defer func() {
-		if p := recover(); p != nil {
-			list := gqlerror.List{gqlerror.Wrap(op.Recover(ctx, p))}
-			writeErrors(w, http.StatusInternalServerError, kind, g.exec.DispatchError(graphql.WithOperationContext(ctx, op), list).Errors)
-		}
-	}()
 	responses, ctx := g.exec.DispatchOperation(ctx, op)
 	body, err := json.Marshal(responses(ctx))
 	if err != nil {

@@ -2,12 +2,15 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -109,6 +112,17 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
+func TestContentEncoding(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for coding, want := range map[string]int{"gzip": 415, "br": 415, "identity, gzip": 415, "identity": 200, "": 200} {
+		a := b.post(t, `{server{version}}`, "Content-Encoding", coding)
+		if code, message := a.code(t); a.status != want || (want == 415 && (code != string(run.Invalid) || !strings.Contains(message, coding))) {
+			t.Errorf("%q: %d %s, want %d", coding, a.status, a.body, want)
+		}
+	}
+}
+
 // The GraphQL over HTTP draft: the status of a document that cannot be executed
 // depends on the type that the client asked for, and it has no data entry.
 func TestStatusOfDocumentErrors(t *testing.T) {
@@ -172,15 +186,93 @@ func (b breaking) DispatchOperation(ctx context.Context, _ *graphql.OperationCon
 	return func(context.Context) *graphql.Response { panic("no luck") }, ctx
 }
 
+// brittle is an executor that panics while it judges a document.
+type brittle struct{ graphql.GraphExecutor }
+
+func (brittle) CreateOperationContext(context.Context, *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	panic("no luck")
+}
+
 func TestAPanicIsAnInternalError(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *Options) { o.API = api{o.API, breaking{o.API.Executor()}} })
+	for name, exec := range map[string]func(graphql.GraphExecutor) graphql.GraphExecutor{
+		"Judging":   func(e graphql.GraphExecutor) graphql.GraphExecutor { return brittle{e} },
+		"Answering": func(e graphql.GraphExecutor) graphql.GraphExecutor { return breaking{e} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testPanic(t, exec)
+		})
+	}
+}
+
+func testPanic(t *testing.T, exec func(graphql.GraphExecutor) graphql.GraphExecutor) {
+	log := new(syncBuffer)
+	b := setup(t, func(o *Options) {
+		o.API, o.Log = api{o.API, exec(o.API.Executor())}, slog.New(slog.NewTextHandler(log, nil))
+	})
 	a := b.post(t, `{server{version}}`)
-	if code, message := a.code(t); a.status != 500 || code != string(run.Internal) || strings.Contains(message, "luck") {
+	if code, message := a.code(t); a.status != 500 || code != string(run.Internal) || strings.Contains(message, "luck") || !strings.Contains(message, "internal error (id ") {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	c, _, err := b.dial(t, nil) //nolint:bodyclose // Dial closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, c, `{"type":"connection_init"}`)
+	if got, err := read(t, c); got != `{"type":"connection_ack"}` {
+		t.Fatal(got, err)
+	}
+	send(t, c, `{"id":"1","type":"subscribe","payload":{"query":"{server{version}}"}}`)
+	if got, err := read(t, c); !strings.HasPrefix(got, `{"id":"1","type":"error","payload":[{"message":"internal error (id `) || !strings.Contains(got, `"INTERNAL"`) {
+		t.Error(got, err)
+	}
+	if n := strings.Count(log.String(), `level=ERROR msg="panic in an operation"`); n != 2 {
+		t.Errorf("%d of 2 panics are logged: %s", n, log)
 	}
 	if a := b.ask(t, http.MethodGet, "/healthz", ""); a.status != 200 {
 		t.Errorf("and then: %d", a.status)
+	}
+}
+
+// syncBuffer is written to by several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// The numbers that once took a process down, over every transport.
+func TestNumbersOutOfRange(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	const big = "9223372036854775808"
+	a := b.post(t, `{events(sessionId:"`+session+`",after:`+big+`){lastSeq}}`)
+	if code, message := a.code(t); a.status != 200 || code != string(run.Invalid) || !strings.Contains(message, "after is "+big) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	c, _, err := b.dial(t, nil) //nolint:bodyclose // Dial closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, c, `{"type":"connection_init"}`)
+	if got, err := read(t, c); got != `{"type":"connection_ack"}` {
+		t.Fatal(got, err)
+	}
+	send(t, c, `{"id":"1","type":"subscribe","payload":{"query":"subscription{events(sessionId:\"`+session+`\",after:`+big+`){seq}}"}}`)
+	if got, err := read(t, c); !strings.Contains(got, "after is "+big) || !strings.Contains(got, `"INVALID"`) {
+		t.Error(got, err)
 	}
 }
 

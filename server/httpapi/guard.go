@@ -36,7 +36,7 @@ func newGuard(token string, hosts, origins []string) (guard, error) {
 	}
 	for _, o := range origins {
 		u, err := url.Parse(o)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Path != "" {
+		if err != nil || !isOrigin(u, o) {
 			return g, run.Errorf(run.Invalid, "%q is not an origin; give scheme, host and port only, for example https://dash.example.com", o)
 		}
 		g.origins[strings.ToLower(o)] = true
@@ -53,18 +53,21 @@ func (g guard) everyone(next http.Handler) http.Handler {
 				"the host %q is not one of this server's names; call it by localhost or its address, or start it with this name allowed", clip(r.Host)))
 			return
 		}
-		if origin := r.Header.Get("Origin"); origin != "" && !g.originAllowed(origin, r) {
-			refuse(w, http.StatusForbidden, run.Errorf(run.Forbidden,
-				"the origin %q may not call this server; open the page from the server itself, or start it with this origin allowed", clip(origin)))
-			return
+		for _, origin := range r.Header.Values("Origin") {
+			if origin != "" && !g.originAllowed(origin, r) {
+				refuse(w, http.StatusForbidden, run.Errorf(run.Forbidden,
+					"the origin %q may not call this server; open the page from the server itself, or start it with this origin allowed", clip(origin)))
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 // api stands before what acts or tells: token, forwarded headers, and the
-// cross-site requests that carry no Origin.
-func (g guard) api(next http.Handler) http.Handler {
+// cross-site requests that carry no Origin. Where sockets are served, the token
+// of a WebSocket may come after its upgrade.
+func (g guard) api(next http.Handler, sockets bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		if origin == "" && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
@@ -85,7 +88,7 @@ func (g guard) api(next http.Handler) http.Handler {
 		}
 		// A browser cannot set headers on a WebSocket: its token may come with
 		// connection_init, see admitSocket.
-		if !isUpgrade(r) || r.Header.Get("Authorization") != "" {
+		if !sockets || !isUpgrade(r) || r.Header.Get("Authorization") != "" {
 			if err := g.admit(r, r.Header.Get("Authorization")); err != nil {
 				status := http.StatusForbidden
 				if err.Code == run.Unauthenticated {
@@ -127,12 +130,23 @@ func (g guard) admitLater(r *http.Request) *run.Error {
 		return nil
 	}
 	for name := range r.Header {
-		if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" {
+		if isForwarded(name) {
 			return run.Errorf(run.Forbidden,
 				"the request came through a proxy (%s), which would publish this server to whoever reaches the proxy; start the server with a token", name)
 		}
 	}
 	return nil
+}
+
+// isForwarded tells whether a proxy sets this header. Some servers behind a
+// proxy read an underscore as a hyphen, so it counts as one.
+func isForwarded(header string) bool {
+	name := strings.ReplaceAll(strings.ToLower(header), "_", "-")
+	switch name {
+	case "forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip":
+		return true
+	}
+	return strings.HasPrefix(name, "x-forwarded")
 }
 
 // admitSocket judges a WebSocket by its request or, because a browser cannot
@@ -174,7 +188,12 @@ func (g guard) originAllowed(origin string, r *http.Request) bool {
 		return true
 	}
 	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
+	return err == nil && isOrigin(u, origin) && strings.EqualFold(u.Host, r.Host)
+}
+
+// isOrigin tells whether text, parsed as u, is scheme, host and port and no more.
+func isOrigin(u *url.URL, text string) bool {
+	return u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(text, u.Scheme+"://"+u.Host)
 }
 
 // hostname gives the lower-case host without port and brackets.
@@ -203,7 +222,20 @@ func (g guard) mayServe(at net.Addr) error {
 	return run.Errorf(run.Forbidden, "the address %s can be reached from other machines; set a token, or listen on 127.0.0.1", at)
 }
 
-func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+// isUpgrade tells whether a request opens a WebSocket.
+func isUpgrade(r *http.Request) bool {
+	return r.Method == http.MethodGet && hasToken(r.Header, "Connection", "upgrade") && hasToken(r.Header, "Upgrade", "websocket")
+}
+
+// hasToken looks for a token in a header that holds a list of them.
+func hasToken(h http.Header, name, token string) bool {
+	for part := range strings.SplitSeq(strings.Join(h.Values(name), ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(part), token) {
+			return true
+		}
+	}
+	return false
+}
 
 func clip(s string) string {
 	if len(s) > 100 {

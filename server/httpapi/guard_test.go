@@ -53,6 +53,15 @@ func TestGuard(t *testing.T) {
 		"XForwardedHost":          {open, []string{"X-Forwarded-Host", "a"}, 403, run.Forbidden},
 		"XForwardedProto":         {open, []string{"x-forwarded-proto", "https"}, 403, run.Forbidden},
 		"XRealIP":                 {open, []string{"X-Real-IP", "1.2.3.4"}, 403, run.Forbidden},
+		"OriginUserinfo":          {open, []string{"Origin", "http://evil@" + open.addr}, 403, run.Forbidden},
+		"OriginWithPathForeign":   {open, []string{"Origin", "http://" + open.addr + "/x"}, 403, run.Forbidden},
+		"OriginSecondForeign":     {open, []string{"Origin", "http://" + open.addr, "Origin", "https://evil.example"}, 403, run.Forbidden},
+		"ForwardedX":              {open, []string{"X-Forwarded", "for=1.2.3.4"}, 403, run.Forbidden},
+		"ForwardedUnderscores":    {open, []string{"X_Forwarded_For", "1.2.3.4"}, 403, run.Forbidden},
+		"ForwardedEmpty":          {open, []string{"X-Forwarded-Proto", ""}, 403, run.Forbidden},
+		"ForwardedVia":            {open, []string{"Via", "1.1 proxy"}, 403, run.Forbidden},
+		"ForwardedCloudflare":     {open, []string{"CF-Connecting-IP", "1.2.3.4"}, 403, run.Forbidden},
+		"ForwardedTrueClient":     {open, []string{"True-Client-IP", "1.2.3.4"}, 403, run.Forbidden},
 		"ForwardedWithAnyToken":   {open, []string{"X-Forwarded-For", "1.2.3.4", "Authorization", "Bearer sesame"}, 403, run.Forbidden},
 		"TokenWhereNoneIsAsked":   {open, bearer, 200, ""},
 		"NoToken":                 {closed, nil, 401, run.Unauthenticated},
@@ -120,6 +129,27 @@ func TestGuardOfTheOtherPaths(t *testing.T) {
 	}
 	if a := b.ask(t, http.MethodGet, "/metrics", "", "Authorization", "Bearer sesame"); a.status != 200 || !strings.Contains(a.body, "weir_ws_stalled_total 0") {
 		t.Errorf("/metrics: %d %s", a.status, a.body)
+	}
+}
+
+// Only an upgrade to a WebSocket of the API may bring its token later.
+func TestOnlyAWebSocketBringsItsTokenLater(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.Token = "sesame" })
+	const query = "/graphql?query={server{version}}"
+	for name, c := range map[string]struct {
+		method, path string
+		headers      []string
+	}{
+		"Metrics":          {http.MethodGet, "/metrics", []string{"Upgrade", "x"}},
+		"MetricsWebSocket": {http.MethodGet, "/metrics", []string{"Upgrade", "websocket", "Connection", "Upgrade"}},
+		"OtherProtocol":    {http.MethodGet, query, []string{"Upgrade", "h2c", "Connection", "Upgrade"}},
+		"NoConnection":     {http.MethodGet, query, []string{"Upgrade", "websocket"}},
+		"Post":             {http.MethodPost, "/graphql", []string{"Upgrade", "websocket", "Connection", "Upgrade", "Content-Type", "application/json"}},
+	} {
+		if a := b.ask(t, c.method, c.path, `{"query":"{server{version}}"}`, c.headers...); a.status != 401 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
 	}
 }
 
@@ -197,7 +227,7 @@ func TestConfigurationOfTheGuard(t *testing.T) {
 			t.Errorf("the host %q is taken: %v", host, err)
 		}
 	}
-	for _, origin := range []string{"", "*", "dash.example.com", "https://a/b", "ftp://a", "https://"} {
+	for _, origin := range []string{"", "*", "dash.example.com", "https://a/b", "ftp://a", "https://", "https://a@b", "https://a?b"} {
 		if _, err := newGuard("", nil, []string{origin}); run.CodeOf(err) != run.Invalid {
 			t.Errorf("the origin %q is taken: %v", origin, err)
 		}

@@ -89,8 +89,8 @@ func New(o Options) (*Server, error) {
 	s.ws = ws.New(o.WebSocket)
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", g.api(&graphQL{exec: o.API.Executor(), socket: s.ws}))
-	mux.Handle("GET /metrics", g.api(s.metrics()))
+	mux.Handle("/graphql", g.api(&graphQL{exec: o.API.Executor(), socket: s.ws, log: o.Log}, true))
+	mux.Handle("GET /metrics", g.api(s.metrics(), false))
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	page, err := newPage(o.Page)

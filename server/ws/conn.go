@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ type conn struct {
 
 func (c *conn) run() {
 	defer c.wg.Wait()
+	defer c.survive("read loop") // a handler's panic would be logged by net/http only
 	defer func() {
 		c.abandon()             // frees a blocked writer, and a close handshake under way
 		_ = c.socket.CloseNow() // waits for coder's own goroutines
@@ -78,6 +80,7 @@ func (c *conn) run() {
 	c.heard.Store(time.Now().UnixNano())
 	c.socket.SetReadLimit(initReadLimit)
 	late := time.AfterFunc(c.server.o.InitTimeout, func() {
+		defer c.survive("timer")
 		c.mu.Lock()
 		acked := c.acked
 		c.mu.Unlock()
@@ -87,6 +90,23 @@ func (c *conn) run() {
 	})
 	defer late.Stop()
 	c.read()
+}
+
+// spawn runs f in a goroutine that the connection waits for.
+func (c *conn) spawn(what string, f func()) {
+	c.wg.Go(func() {
+		defer c.survive(what)
+		f()
+	})
+}
+
+// survive turns a panic into the end of this connection: nobody else recovers
+// in its goroutines, and one client must not take the server down.
+func (c *conn) survive(what string) {
+	if p := recover(); p != nil {
+		c.log.Error("panic in a websocket's "+what+"; the connection is cut", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		c.abandon()
+	}
 }
 
 // read handles messages until the connection ends.
@@ -188,7 +208,7 @@ func (c *conn) init(payload json.RawMessage) {
 	c.acked = true
 	c.mu.Unlock()
 	_ = c.write(nil, []byte(`{"type":"connection_ack"}`))
-	c.wg.Go(c.keepAlive)
+	c.spawn("pings", c.keepAlive)
 }
 
 // pong answers a ping from the read loop itself, so that a client that floods
@@ -271,7 +291,7 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.once.Do(func() {
 		c.closed.Store(true)
 		c.cancel(errClosedConnection)
-		c.wg.Go(func() {
+		c.spawn("close handshake", func() {
 			force := time.AfterFunc(c.server.o.CloseTimeout, func() { _ = c.net.Close() })
 			defer force.Stop()
 			if err := c.socket.Close(code, clipReason(reason)); err != nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -74,7 +76,7 @@ func (c *conn) subscribe(m message) {
 			Extensions: map[string]any{"code": "INVALID"},
 		}})
 	default:
-		c.wg.Go(func() {
+		c.spawn("operation", func() {
 			defer cancel(errEnded)
 			op.run(ctx, params)
 		})
@@ -89,18 +91,20 @@ func (op *operation) run(ctx context.Context, params *graphql.RawParams) {
 	params.ReadTime = graphql.TraceTiming{Start: now, End: now}
 	params.Headers = op.conn.request.Header
 
+	// Also what panics while the document is judged is this operation's end only.
+	defer func() {
+		if p := recover(); p != nil {
+			op.conn.log.ErrorContext(ctx, "panic in an operation", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			op.failed(ctx, fmt.Errorf("panic: %v", p))
+		}
+	}()
+
 	opCtx, errs := exec.CreateOperationContext(ctx, params)
 	if errs != nil {
 		op.fail(exec.DispatchError(graphql.WithOperationContext(ctx, opCtx), errs).Errors)
 		return
 	}
 	ctx = graphql.WithOperationContext(ctx, opCtx)
-	defer func() {
-		if p := recover(); p != nil {
-			op.failed(ctx, opCtx.Recover(ctx, p))
-		}
-	}()
-
 	ctx, outcome := op.conn.server.o.Watch(ctx)
 	responses, ctx := exec.DispatchOperation(ctx, opCtx)
 	if opCtx.Operation.Operation != ast.Subscription {

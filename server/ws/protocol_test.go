@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 func TestQueryMutationSubscription(t *testing.T) {
@@ -50,6 +52,67 @@ func TestErrorsEndTheOperationOnly(t *testing.T) {
 	c.want(`{"id":"x","type":"next","payload":{"data":{"hello":"world"}}}`)
 	c.want(`{"id":"x","type":"complete"}`)
 }
+
+// What panics while an operation is judged or answered ends that operation with
+// an error: not the connection, and not the process.
+func TestAPanicEndsTheOperationOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	c := b.ready(t)
+	c.subscribe("s", `subscription{ticks}`)
+	for _, payload := range []string{
+		`{"query":"query Early{hello}","operationName":"Early"}`,
+		`{"query":"subscription Late{ticks}","operationName":"Late"}`,
+		`{"query":"{panic}"}`,
+	} {
+		c.send(`{"id":"x","type":"subscribe","payload":` + payload + `}`)
+		got, err := c.read()
+		if err != nil || !strings.HasPrefix(got, `{"id":"x","type":"error","payload":[{"message":`) {
+			t.Fatalf("%s gives %s, %v", payload, got, err)
+		}
+	}
+	if n := strings.Count(b.log.String(), "level=ERROR msg=\"panic in an operation\""); n != 3 {
+		t.Errorf("%d of 3 panics are logged: %s", n, b.log)
+	}
+	b.ticks <- "still here"
+	c.want(`{"id":"s","type":"next","payload":{"data":{"ticks":"still here"}}}`)
+}
+
+// A panic elsewhere in a connection ends it alone.
+func TestAPanicEndsTheConnectionOnly(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"ReadLoop":  {Init: func(*http.Request, map[string]any) error { panic("no luck") }},
+		"Operation": {Exec: mute{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, o)
+			c := b.dial(t)
+			c.send(`{"type":"connection_init"}`)
+			if name == "Operation" {
+				c.want(`{"type":"connection_ack"}`)
+				c.subscribe("x", `{hello}`)
+			}
+			if got, err := c.read(); err == nil || websocket.CloseStatus(err) != -1 {
+				t.Fatalf("the connection goes on: %s, %v", got, err)
+			}
+			b.server.Shutdown() // waits: nothing of the connection is left
+			if !strings.Contains(b.log.String(), "level=ERROR msg=\"panic in a websocket's ") || !strings.Contains(b.log.String(), "no luck") {
+				t.Errorf("the log: %s", b.log)
+			}
+		})
+	}
+}
+
+// mute is an executor that cannot even present an error.
+type mute struct{ graphql.GraphExecutor }
+
+func (mute) CreateOperationContext(context.Context, *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	panic("no luck")
+}
+
+func (mute) DispatchError(context.Context, gqlerror.List) *graphql.Response { panic("no luck again") }
 
 func TestAStreamThatFailsSaysWhy(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@
 //   - A client that takes nothing for WriteTimeout is cut; slowness alone never
 //     is. A cut client sees 1006, and the reason is logged and counted.
 //   - No operation's end or cancellation closes the connection of the others.
+//   - A panic ends its operation with an internal error, or at worst its
+//     connection; never the process.
 //   - ServeHTTP returns when the connection and all goroutines of its operations
 //     have ended; Shutdown returns when all connections have.
 //   - Close codes are those of the protocol (44xx) and 1012 at shutdown. Codes

@@ -79,6 +79,26 @@ func (s *source) exec(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
+// trap panics over an operation's parameters or context, as its name asks.
+type trap struct{}
+
+func (trap) ExtensionName() string                   { return "Trap" }
+func (trap) Validate(graphql.ExecutableSchema) error { return nil }
+
+func (trap) MutateOperationParameters(_ context.Context, p *graphql.RawParams) *gqlerror.Error {
+	if p.OperationName == "Early" {
+		panic("no luck")
+	}
+	return nil
+}
+
+func (trap) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
+	if op.OperationName == "Late" {
+		panic("no luck")
+	}
+	return nil
+}
+
 type bundle struct {
 	*source
 	server *Server
@@ -107,11 +127,15 @@ func (l *logs) String() string {
 func setup(t *testing.T, o Options) *bundle {
 	t.Helper()
 	b := &bundle{source: &source{ticks: make(chan string), ended: make(chan struct{}, 1000)}, log: new(logs)}
-	o.Exec = executor.New(&graphql.ExecutableSchemaMock{
+	exec := executor.New(&graphql.ExecutableSchemaMock{
 		ExecFunc:       b.exec,
 		SchemaFunc:     func() *ast.Schema { return schema },
 		ComplexityFunc: func(context.Context, string, string, int, map[string]any) (int, bool) { return 0, false },
 	})
+	exec.Use(trap{})
+	if o.Exec == nil {
+		o.Exec = exec
+	}
 	o.Log = slog.New(slog.NewTextHandler(b.log, nil))
 	b.server = New(o)
 	srv := httptest.NewServer(b.server)
