@@ -68,13 +68,24 @@ func execute(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (R
 	started := time.Now()
 	proc, err := b.Start(ctx, spec)
 	if err != nil {
-		if ctx.Err() != nil {
-			return Result{Class: run.ClassCancelled, Cause: context.Cause(ctx)}, fmt.Errorf("starting the sandbox: %w", context.Cause(ctx))
-		}
-		return Result{Class: run.ClassInfrastructure}, fmt.Errorf("starting the sandbox: %w", err)
+		return unstarted(ctx, err)
 	}
 	x := &execution{spec: spec, proc: proc, started: started, limit: make(chan struct{}, 1), failed: make(chan error, 3)}
 	return x.supervise(ctx, sink, o)
+}
+
+// unstarted is the result of a start that failed.
+func unstarted(ctx context.Context, err error) (Result, error) {
+	res := Result{Class: run.ClassInfrastructure}
+	var left *LeftBehindError
+	if errors.As(err, &left) {
+		res.SignalledAt, res.Survivors = time.Now(), left.PIDs
+	}
+	if ctx.Err() != nil {
+		res.Class, res.Cause = run.ClassCancelled, context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	return res, fmt.Errorf("starting the sandbox: %w", err)
 }
 
 // execution is one started command under supervision.
