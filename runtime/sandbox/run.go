@@ -31,6 +31,9 @@ type Options struct {
 	// OnStart is called once, after the command has started and before the first
 	// chunk. An error from it ends the execution as a broken stream does.
 	OnStart func(ctx context.Context, s Started) error
+	// Hurry, once closed, ends the grace of a command that was asked to stop, and
+	// leaves none to one that is asked later. Nil never does.
+	Hurry <-chan struct{}
 }
 
 // reason is why the server ended an execution. It is set once, before any
@@ -143,7 +146,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	closer.Go(func() { readers.Wait(); close(drained) })
 	defer closer.Wait()
 
-	gone := x.untilExit(ctx)
+	gone := x.untilExit(ctx, o.Hurry)
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
 	exit, waitErr := x.proc.Wait()
@@ -189,7 +192,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 
 // untilExit waits for the command's end and brings it about where it must. It
 // tells whether the command ended.
-func (x *execution) untilExit(ctx context.Context) bool {
+func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 	var deadline, given <-chan time.Time
 	if x.spec.Limits.Timeout > 0 {
 		t := time.NewTimer(x.spec.Limits.Timeout)
@@ -226,6 +229,13 @@ func (x *execution) untilExit(ctx context.Context) bool {
 		case <-x.grace:
 			x.grace = nil
 			given = x.kill()
+		case <-hurry:
+			hurry = nil
+			x.spec.Limits.Grace = 0
+			if x.grace != nil {
+				x.grace = nil
+				given = x.kill()
+			}
 		case <-given:
 			return false
 		}
