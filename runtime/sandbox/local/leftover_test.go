@@ -47,7 +47,7 @@ func TestStartsThatAreCutOffLeaveNothing(t *testing.T) {
 	why := errors.New("cut off")
 	var all sync.WaitGroup
 	for k := range atOnce {
-		rnd := rand.New(rand.NewPCG(uint64(k), 1)) //nolint:gosec // moments, not secrets
+		rnd := rand.New(rand.NewPCG(uint64(k), 1))
 		all.Go(func() {
 			for range starts / atOnce {
 				s := shell(t, "true")
@@ -122,7 +122,7 @@ func TestAChildThatNothingLabelsGoesWithItsStart(t *testing.T) {
 func TestCloseDuringStartsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	bubblewrap(t)
-	rnd := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // moments, not secrets
+	rnd := rand.New(rand.NewPCG(7, 7))
 	for range 60 {
 		b := local.NewBubblewrap(local.Options{})
 		specs := []sandbox.Spec{shell(t, "sleep 1000"), shell(t, "sleep 1000")}
