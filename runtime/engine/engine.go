@@ -36,11 +36,14 @@ type Options struct {
 	MaxDepth    int           // levels of child runs below a root run; default 5
 	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s
 	Drain       time.Duration // how long live runs may go on after the stop was asked; default none
-	StopTimeout time.Duration // how long stopped runs may take for their last words; default 20 s
+	StopTimeout time.Duration // how long stopped runs may take for their last words; default 20 s. After a quarter of it, 5 s at most, no process has a grace any more
 
 	Tracer trace.Tracer // default: none
 	Logger *slog.Logger // default: none
 }
+
+// stopGrace bounds the grace of processes when the server stops.
+const stopGrace = 5 * time.Second
 
 // Engine runs agents. Make one with New; it works while Run does.
 type Engine struct {
@@ -54,6 +57,8 @@ type Engine struct {
 	// work is the parent of every run's context; it ends with errShutdown.
 	// write outlives it, for last words; it ends when the stop takes too long.
 	work, write context.Context
+	// hurry is closed when the stop leaves a process no more grace.
+	hurry chan struct{}
 
 	wg      sync.WaitGroup
 	mu      sync.Mutex
@@ -95,6 +100,7 @@ func New(o Options) (*Engine, error) {
 		tracer:  o.Tracer,
 		wake:    make(chan struct{}, 1),
 		ready:   make(chan struct{}),
+		hurry:   make(chan struct{}),
 		live:    make(map[run.ID]*supervisor),
 		answers: make(map[string]chan struct{}),
 	}, nil
@@ -151,7 +157,11 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 	}()
 	if !within(idle, e.opts.Drain) {
 		stopWork(errShutdown)
-		if !within(idle, e.opts.StopTimeout) {
+		grace := min(stopGrace, e.opts.StopTimeout/4)
+		if !within(idle, grace) {
+			close(e.hurry) // a run may have asked for more grace than there is time
+		}
+		if !within(idle, e.opts.StopTimeout-grace) {
 			e.log.Error("Runs did not stop in time; their rows are closed at the next start", "timeout", e.opts.StopTimeout)
 			stopWrite(errShutdown)
 		}

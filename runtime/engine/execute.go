@@ -25,7 +25,7 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	ctx, release := h.both(ctx)
 	defer release()
 	k := &sink{h: h, callID: x.CallID, exec: run.Execution{ID: spec.Execution, Run: spec.Run, GPU: spec.GPU}}
-	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started})
+	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry})
 	if !res.SignalledAt.IsZero() && context.Cause(h.s.ctx) != nil {
 		h.s.proof.add(res)
 	}

@@ -20,6 +20,7 @@ import (
 type workspace struct {
 	path   string
 	root   *os.Root
+	owner  owner
 	before map[string]stamp // the files when the run began; nil: not known
 	since  time.Time        // counts when before is not known
 }
@@ -35,6 +36,10 @@ type stamp struct {
 
 func (e *Engine) workspaces() string { return filepath.Join(e.opts.DataDir, "workspaces") }
 
+func (e *Engine) workspacePath(id run.SessionID) string {
+	return filepath.Join(e.workspaces(), string(id))
+}
+
 // openWorkspace makes the session's folder if need be, and those of the
 // agent's files that it does not have.
 func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, error) {
@@ -42,9 +47,12 @@ func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, 
 	if err := passable(e.opts.DataDir, parent); err != nil {
 		return nil, fmt.Errorf("making the folder of the workspaces: %w", err)
 	}
-	w := &workspace{path: filepath.Join(parent, string(r.Session)), since: r.StartedAt.Add(-clockSlack)}
+	w := &workspace{path: e.workspacePath(r.Session), since: r.StartedAt.Add(-clockSlack)}
 	if err := os.Mkdir(w.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making the workspace: %w", err)
+	}
+	if err := repair(w.path); err != nil {
+		return nil, err
 	}
 	var err error
 	if w.root, err = os.OpenRoot(w.path); err != nil {
@@ -78,9 +86,31 @@ func passable(dirs ...string) error {
 	return nil
 }
 
+// repair gives a workspace's folder its owner's rights back, which its script
+// may have taken away. The folder around it is the server's own, so its path
+// leads nowhere else.
+func repair(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the workspace: %w", err)
+	}
+	if p := info.Mode().Perm(); info.IsDir() && p&0o700 != 0o700 {
+		if err := os.Chmod(path, p|0o700); err != nil {
+			return fmt.Errorf("opening up the workspace to its owner: %w", err)
+		}
+	}
+	return nil
+}
+
 // findWorkspace opens the folder of a lost run; nil when there is none.
 func (e *Engine) findWorkspace(r run.Run) (*workspace, error) {
-	w := &workspace{path: filepath.Join(e.workspaces(), string(r.Session)), since: r.StartedAt.Add(-clockSlack)}
+	w := &workspace{path: e.workspacePath(r.Session), since: r.StartedAt.Add(-clockSlack)}
+	if err := repair(w.path); err != nil {
+		return nil, err
+	}
 	var err error
 	if w.root, err = os.OpenRoot(w.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -96,15 +126,20 @@ func (w *workspace) close() {
 	}
 }
 
-// place writes the agent's files that are not there. An existing one is the
-// session's own by now and stays as it is.
+// place writes the agent's files that are not there, for the workspace's owner.
+// An existing one is the session's own by now and stays as it is.
 func (w *workspace) place(files map[string]string) error {
+	info, err := w.root.Stat(".")
+	if err != nil {
+		return fmt.Errorf("looking at the workspace: %w", err)
+	}
+	w.owner = ownerOf(info)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !fs.ValidPath(name) || name == "." {
 			return run.Errorf(run.Invalid, "the agent's file %q must be a relative path with slashes and without ..", name)
 		}
 		if dir := path.Dir(name); dir != "." {
-			if err := w.root.MkdirAll(dir, 0o755); err != nil {
+			if err := w.makeDirs(dir); err != nil {
 				return fmt.Errorf("making the folder of %s: %w", name, err)
 			}
 		}
@@ -113,6 +148,23 @@ func (w *workspace) place(files map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// makeDirs makes a folder and those around it.
+func (w *workspace) makeDirs(dir string) error {
+	if parent := path.Dir(dir); parent != "." {
+		if err := w.makeDirs(parent); err != nil {
+			return err
+		}
+	}
+	err := w.root.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // should it be no folder, the file in it tells
+	}
+	if err != nil || !w.owner.other {
+		return err
+	}
+	return w.root.Lchown(dir, w.owner.uid, w.owner.gid)
 }
 
 func (w *workspace) write(name, content string) error {
@@ -124,6 +176,9 @@ func (w *workspace) write(name, content string) error {
 		return err
 	}
 	_, err = f.WriteString(content)
+	if w.owner.other {
+		err = errors.Join(err, f.Chown(w.owner.uid, w.owner.gid))
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -142,21 +197,5 @@ func (w *workspace) remember(ctx context.Context, resumed bool) error {
 		return err
 	}
 	w.before = before
-	return nil
-}
-
-// removeWorkspace deletes a session's folder. RemoveAll follows no symlink.
-func (e *Engine) removeWorkspace(id run.SessionID) error {
-	root, err := os.OpenRoot(e.workspaces())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("opening the folder of the workspaces: %w", err)
-	}
-	defer func() { _ = root.Close() }()
-	if err := root.RemoveAll(string(id)); err != nil {
-		return fmt.Errorf("removing the workspace: %w", err)
-	}
 	return nil
 }

@@ -31,6 +31,9 @@ type Options struct {
 	// OnStart is called once, after the command has started and before the first
 	// chunk. An error from it ends the execution as a broken stream does.
 	OnStart func(ctx context.Context, s Started) error
+	// Hurry, once closed, ends the grace of a command that was asked to stop, and
+	// leaves none to one that is asked later. Nil never does.
+	Hurry <-chan struct{}
 }
 
 // reason is why the server ended an execution. It is set once, before any
@@ -68,13 +71,24 @@ func execute(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (R
 	started := time.Now()
 	proc, err := b.Start(ctx, spec)
 	if err != nil {
-		if ctx.Err() != nil {
-			return Result{Class: run.ClassCancelled, Cause: context.Cause(ctx)}, fmt.Errorf("starting the sandbox: %w", context.Cause(ctx))
-		}
-		return Result{Class: run.ClassInfrastructure}, fmt.Errorf("starting the sandbox: %w", err)
+		return unstarted(ctx, err)
 	}
 	x := &execution{spec: spec, proc: proc, started: started, limit: make(chan struct{}, 1), failed: make(chan error, 3)}
 	return x.supervise(ctx, sink, o)
+}
+
+// unstarted is the result of a start that failed.
+func unstarted(ctx context.Context, err error) (Result, error) {
+	res := Result{Class: run.ClassInfrastructure}
+	var left *LeftBehindError
+	if errors.As(err, &left) {
+		res.SignalledAt, res.Survivors = time.Now(), left.PIDs
+	}
+	if ctx.Err() != nil {
+		res.Class, res.Cause = run.ClassCancelled, context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	return res, fmt.Errorf("starting the sandbox: %w", err)
 }
 
 // execution is one started command under supervision.
@@ -132,7 +146,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	closer.Go(func() { readers.Wait(); close(drained) })
 	defer closer.Wait()
 
-	gone := x.untilExit(ctx)
+	gone := x.untilExit(ctx, o.Hurry)
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
 	exit, waitErr := x.proc.Wait()
@@ -178,7 +192,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 
 // untilExit waits for the command's end and brings it about where it must. It
 // tells whether the command ended.
-func (x *execution) untilExit(ctx context.Context) bool {
+func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 	var deadline, given <-chan time.Time
 	if x.spec.Limits.Timeout > 0 {
 		t := time.NewTimer(x.spec.Limits.Timeout)
@@ -215,6 +229,13 @@ func (x *execution) untilExit(ctx context.Context) bool {
 		case <-x.grace:
 			x.grace = nil
 			given = x.kill()
+		case <-hurry:
+			hurry = nil
+			x.spec.Limits.Grace = 0
+			if x.grace != nil {
+				x.grace = nil
+				given = x.kill()
+			}
 		case <-given:
 			return false
 		}

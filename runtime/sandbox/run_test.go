@@ -3,8 +3,10 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +91,49 @@ func TestNoGraceKillsAtOnce(t *testing.T) {
 		res, err := sandbox.Run(t.Context(), &scripted{p: p}, s, &sink{}, sandbox.Options{})
 		if err != nil || res.Class != run.ClassTimeout || !res.ProcessGoneAt.Equal(res.SignalledAt) {
 			t.Errorf("%+v %v", res, err)
+		}
+	})
+}
+
+func TestHurryEndsTheGrace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ hurry, term, kill time.Duration }{
+		"during the grace": {15 * time.Second, 10 * time.Second, 15 * time.Second},
+		"before the stop":  {5 * time.Second, 10 * time.Second, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess()
+				s := aSpec()
+				s.Limits.Grace = time.Minute
+				ctx, stop := context.WithCancelCause(t.Context())
+				hurry := make(chan struct{})
+				began := time.Now()
+				time.AfterFunc(c.hurry, func() { close(hurry) })
+				time.AfterFunc(c.term, func() { stop(errors.New("stopped")) })
+				res, err := sandbox.Run(ctx, &scripted{p: p}, s, &sink{}, sandbox.Options{Hurry: hurry})
+				if err != nil || res.Class != run.ClassCancelled || p.got() != "TERM KILL" {
+					t.Errorf("%+v %v, signals %q", res, err, p.got())
+				}
+				if term, kill := res.SignalledAt.Sub(began), res.ProcessGoneAt.Sub(began); term != c.term || kill != c.kill {
+					t.Errorf("TERM after %s, KILL after %s", term, kill)
+				}
+			})
+		})
+	}
+}
+
+func TestHurryStopsNothingByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess()
+		hurry := make(chan struct{})
+		close(hurry)
+		time.AfterFunc(10*time.Second, func() { p.end(0, "") })
+		res, err := sandbox.Run(t.Context(), &scripted{p: p}, aSpec(), &sink{}, sandbox.Options{Hurry: hurry})
+		if err != nil || res.Class != run.ClassOK || p.got() != "" {
+			t.Errorf("%+v %v, signals %q", res, err, p.got())
 		}
 	})
 }
@@ -402,6 +447,18 @@ func TestWhatDoesNotStart(t *testing.T) {
 	res, err = sandbox.Run(ctx, &scripted{p: newProcess()}, aSpec(), &sink{}, sandbox.Options{})
 	if !errors.Is(err, cause) || res.Class != run.ClassCancelled || !errors.Is(res.Cause, cause) {
 		t.Errorf("%+v %v", res, err)
+	}
+}
+
+func TestWhatAStartLeavesBehindIsReported(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("stopped")
+	stop(why)
+	b := &scripted{startErr: fmt.Errorf("starting: %w", &sandbox.LeftBehindError{PIDs: []int{42}})}
+	res, err := sandbox.Run(ctx, b, aSpec(), &sink{}, sandbox.Options{})
+	if !errors.Is(err, why) || res.Class != run.ClassCancelled || !slices.Equal(res.Survivors, []int{42}) || res.SignalledAt.IsZero() {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 

@@ -12,6 +12,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -110,11 +111,19 @@ type Backend interface {
 	// Probe runs the real thing once and remembers the answer.
 	Probe(ctx context.Context) Status
 	// Start creates the sandbox and starts the command. An error means that
-	// nothing is left behind. ctx bounds the creation only, not the process.
+	// nothing is left behind, unless it is a *LeftBehindError. ctx bounds the creation only, not the process.
 	Start(ctx context.Context, spec Spec) (Process, error)
 	// Reap ends what an earlier process of this replica left behind and tells
 	// the process ids it ended.
 	Reap(ctx context.Context, replica string) ([]int, error)
+}
+
+// LeftBehindError is part of the error of a start that failed and could not be
+// undone: these processes are still alive.
+type LeftBehindError struct{ PIDs []int }
+
+func (e *LeftBehindError) Error() string {
+	return fmt.Sprintf("processes %v are still alive after a KILL", e.PIDs)
 }
 
 // Process is a started command. Its owner reads both outputs to the end and

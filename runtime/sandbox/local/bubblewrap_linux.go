@@ -54,12 +54,12 @@ func (b *Bubblewrap) Close() error {
 		live = append(live, p)
 	}
 	b.mu.Unlock()
+	var err error
 	for _, p := range live {
-		_ = p.cmd.Process.Kill() // its namespace dies with it
-		<-p.exited
+		err = errors.Join(err, p.end())
 	}
 	b.starter.close()
-	return nil
+	return err
 }
 
 // Start implements sandbox.Backend.
@@ -95,7 +95,7 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
-			p.abandon()
+			err = p.abandon(err)
 		}
 	}()
 	files, err := p.open(command)

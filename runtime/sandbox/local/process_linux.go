@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +25,8 @@ const (
 	startWait = 20 * time.Second
 	// goneWait bounds how long a killed tree may take to disappear.
 	goneWait = 5 * time.Second
+	// reapWait bounds how long bubblewrap may take to follow its namespace.
+	reapWait = 2 * time.Second
 )
 
 // bwrapProcess is one execution. Its processes are bubblewrap itself (a child
@@ -128,15 +129,14 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 
 // onlyChild gives the command's process, the one child of the namespace's first.
 func onlyChild(pid int) (int, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	found, err := children(pid)
 	if err != nil {
 		return 0, fmt.Errorf("looking for the command's process: %w", err)
 	}
-	f := strings.Fields(string(data))
-	if len(f) != 1 {
-		return 0, fmt.Errorf("looking for the command's process: found %d", len(f))
+	if len(found) != 1 {
+		return 0, fmt.Errorf("looking for the command's process: found %d", len(found))
 	}
-	return strconv.Atoi(f[0])
+	return found[0], nil
 }
 
 // restrict puts a command that waits to be let go under the limits of its group.
@@ -187,39 +187,45 @@ func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
 
 // Stop sends TERM to the command. bubblewrap itself would answer a TERM by
 // killing everything at once.
-func (p *bwrapProcess) Stop() error { return p.command.signal(unix.SIGTERM) }
+func (p *bwrapProcess) Stop() error {
+	err := p.command.signal(unix.SIGTERM)
+	_ = p.first.signal(unix.SIGCONT)
+	p.resume()
+	return err
+}
 
 // Kill kills the first process of the namespace; the kernel kills the others with it.
 func (p *bwrapProcess) Kill() error {
 	if p.first != nil {
-		return p.first.signal(unix.SIGKILL)
+		err := p.first.signal(unix.SIGKILL)
+		p.resume()
+		return err
 	}
 	if p.cmd == nil {
 		return nil
 	}
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.end(); err != nil {
 		return fmt.Errorf("killing bubblewrap: %w", err)
 	}
 	return nil
 }
 
+// resume lets a bubblewrap go on that somebody has stopped: it could not
+// report the end of its namespace.
+func (p *bwrapProcess) resume() { _ = p.cmd.Process.Signal(unix.SIGCONT) } // it has ended: then nothing is to be done
+
 // Wait implements sandbox.Process.
 func (p *bwrapProcess) Wait() (sandbox.Exit, error) {
-	select {
-	case <-p.exited:
-	default:
-		_ = p.Kill()
-		select {
-		case <-p.exited:
-		case <-time.After(goneWait):
-			_ = p.cmd.Process.Kill()
-		}
-	}
+	// Whatever bubblewrap's own end was: it may have come before the namespace
+	// was tied to it.
+	_ = p.Kill()
 	var e sandbox.Exit
-	// bubblewrap's end kills the namespace; its first process ends last of all.
-	gone := p.first.gone(goneWait)
-	if !gone {
+	if !p.first.gone(goneWait) { // it ends last of all
 		e.Survivors = inNamespace(p.namespace)
+	}
+	if !p.ended(reapWait) {
+		_ = p.cmd.Process.Kill()
+		p.ended(reapWait)
 	}
 	select {
 	case <-p.exited:
@@ -234,6 +240,16 @@ func (p *bwrapProcess) Wait() (sandbox.Exit, error) {
 		e.SandboxGoneAt = time.Now()
 	}
 	return e, nil
+}
+
+// ended waits until bubblewrap has ended, for at most d, and tells whether it has.
+func (p *bwrapProcess) ended(d time.Duration) bool {
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(d):
+		return false
+	}
 }
 
 // fill tells how the command ended. A kernel that tells the true wait status
@@ -268,19 +284,4 @@ func (p *bwrapProcess) cleanUp() {
 		}
 		p.backend.leave(p)
 	})
-}
-
-// abandon undoes a start that failed.
-func (p *bwrapProcess) abandon() {
-	if p.cmd != nil {
-		_ = p.Kill()
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		if p.first != nil {
-			p.first.gone(goneWait)
-		} else { // the start broke off before the namespace's first process was known
-			killLabelled(context.Background(), goneWait, labelExecution+"="+string(p.spec.Execution)+"\x00")
-		}
-	}
-	p.cleanUp()
 }

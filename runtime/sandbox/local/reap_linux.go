@@ -101,12 +101,20 @@ func anyLabelled(want ...string) bool {
 
 // zombie tells whether a process is dead and only waits to be reaped.
 func zombie(pid int) bool {
+	s := state(pid)
+	return s == 0 || s == 'Z' || s == 'X'
+}
+
+// state gives the kernel's letter for what a process does; 0 when there is none.
+func state(pid int) byte {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true
+		return 0
 	}
-	i := bytes.LastIndexByte(data, ')')
-	return i >= 0 && i+2 < len(data) && (data[i+2] == 'Z' || data[i+2] == 'X')
+	if i := bytes.LastIndexByte(data, ')'); i >= 0 && i+2 < len(data) {
+		return data[i+2]
+	}
+	return 0
 }
 
 // Reap implements sandbox.Backend.

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirhq/weir/db/pgtest"
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// deepRole is the variable that makes this test binary the process with few
+// descriptors.
+const deepRole = "WEIR_TEST_DEEP"
+
+// mustRemove removes a workspace and looks that it is gone.
+func mustRemove(t *testing.T, e *Engine, w *workspace) {
+	t.Helper()
+	if err := e.removeWorkspace(run.SessionID(filepath.Base(w.path))); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(w.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the workspace is still there: %v", err)
+	}
+}
+
+// dig makes folders in each other, with a file in each hundredth.
+func dig(t *testing.T, top *os.Root, levels int) {
+	t.Helper()
+	dir := top
+	for i := range levels {
+		if i%100 == 0 {
+			if err := dir.WriteFile("f", []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := dir.Mkdir("d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := dir.OpenRoot("d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir != top {
+			_ = dir.Close() // only worked through
+		}
+		dir = next
+	}
+	_ = dir.Close() // only worked through
+}
+
+func TestDeepWorkspaceIsRemovedWithFewDescriptors(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(deepRole) != "" {
+		const levels = 30_000
+		e := &Engine{opts: Options{DataDir: t.TempDir()}}
+		w, err := e.openWorkspace(run.Run{Session: run.NewSessionID()}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dig(t, w.root, levels)
+		w.close()
+		mustRemove(t, e, w)
+		if t.Failed() { // what made it fail would fail the clean-up, too
+			_ = exec.CommandContext(t.Context(), "rm", "-rf", w.path).Run()
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -n 64 && exec "$@"`, "sh", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), deepRole+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestRemovalFollowsNoLinkAndNoMode(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{DataDir: t.TempDir()}}
+	w, err := e.openWorkspace(run.Run{Session: run.NewSessionID()}, map[string]string{"a/b/c.txt": "x", "z.txt": "z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "keep"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"link", "a/link", "a/b/link"} {
+		if err := os.Symlink(outside, filepath.Join(w.path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(".", filepath.Join(w.path, "a", "self")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range removeBatch + 500 {
+		w.put(t, fmt.Sprintf("many/%05d", i), "")
+	}
+	for _, name := range []string{"a/b", "a", "."} {
+		if err := os.Chmod(filepath.Join(w.path, name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRemove(t, e, w)
+	if _, err := os.Stat(filepath.Join(outside, "keep")); err != nil {
+		t.Errorf("what a link pointed at: %v", err)
+	}
+	if err := e.removeWorkspace(run.SessionID(filepath.Base(w.path))); err != nil {
+		t.Errorf("removing it again: %v", err)
+	}
+}
+
+// TestLaterFilesBelongToTheOwner places files into a workspace that a sandbox's
+// user has already.
+func TestLaterFilesBelongToTheOwner(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		pgtest.Need(t, "only root can give files away")
+	}
+	const uid = 61998
+	e := &Engine{opts: Options{DataDir: t.TempDir()}}
+	r := run.Run{Session: run.NewSessionID()}
+	w, err := e.openWorkspace(r, map[string]string{"first/x.txt": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	if err := os.Chown(w.path, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(w.path, "linked.txt")); err != nil {
+		t.Fatal(err)
+	}
+	w, err = e.openWorkspace(r, map[string]string{"first/x.txt": "again", "first/y.txt": "y", "sub/deep/z.txt": "z", "linked.txt": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	for name, want := range map[string]int{"first": 0, "first/x.txt": 0, "first/y.txt": uid, "sub": uid, "sub/deep": uid, "sub/deep/z.txt": uid} {
+		info, err := os.Lstat(filepath.Join(w.path, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ownerOf(info); got.uid != want || got.gid != want {
+			t.Errorf("%s belongs to %d:%d, want %d", name, got.uid, got.gid, want)
+		}
+	}
+	if info, err := os.Stat(outside); err != nil || ownerOf(info).uid != 0 {
+		t.Errorf("what a link points at: %v, %v", info, err)
+	}
+}
