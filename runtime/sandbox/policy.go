@@ -89,7 +89,7 @@ func (p Policy) Settings() []Setting {
 	return []Setting{
 		{"backend", d.Backend, list(c.Backends), "where the command runs"},
 		{"timeoutSeconds", plain(d.TimeoutSeconds), plain(c.TimeoutSeconds), "of one execution; then TERM, and KILL after the grace"},
-		{"graceSeconds", plain(d.GraceSeconds), plain(c.GraceSeconds), "between TERM and KILL"},
+		{"graceSeconds", plain(d.GraceSeconds), plain(c.GraceSeconds), "between TERM and KILL; at most 5 when the server itself stops"},
 		{"memoryMiB", whole(d.MemoryMiB), whole(c.MemoryMiB), "of all its processes together, files in /tmp and /dev/shm included"},
 		{"cpus", plain(d.CPUs), plain(c.CPUs), "processor time per time"},
 		{"pids", whole(d.PIDs), whole(c.PIDs), "processes and threads at once"},

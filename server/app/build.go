@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir/db/store"
@@ -72,14 +73,18 @@ type server struct {
 // services. An error leaves nothing open but the listener.
 func build(ctx context.Context, o options) (_ *server, err error) {
 	s := &server{options: o}
+	var probing sync.WaitGroup
 	defer func() {
 		if err != nil {
+			probing.Wait()
 			err = errors.Join(err, s.close())
 		}
 	}()
 	if err := makeData(o.cfg.Data); err != nil {
 		return nil, err
 	}
+	// Trying the sandbox takes as long as all the rest: it is done beside it.
+	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
 	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Logger: o.log}); err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	s.stream = stream.New(s.store, so)
 	s.store.Listen(s.stream)
 
-	s.sandboxes = openSandboxes(ctx, o)
+	probing.Wait()
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,

@@ -47,14 +47,19 @@ type page struct {
 }
 
 type file struct {
-	body []byte
 	kind string
-	etag string
-	gzip func() []byte // made on the first request that takes it; nil when not worth it
+	load func() (content, error) // on the first request: a start reads nothing
+	gzip func() []byte           // made on the first request that takes it; nil when not worth it
 }
 
-// newPage reads the files once and tags them by their content: embedded files
-// have no time that could serve as a tag.
+// content is a file's bytes, tagged by their hash: embedded files have no time
+// that could serve as a tag.
+type content struct {
+	body []byte
+	etag string
+}
+
+// newPage lists the files.
 func newPage(files fs.FS) (*page, error) {
 	p := &page{files: map[string]*file{}}
 	if files == nil {
@@ -73,33 +78,40 @@ func newPage(files fs.FS) (*page, error) {
 		if d.IsDir() {
 			return nil
 		}
-		body, err := fs.ReadFile(files, name)
+		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		p.files[name] = newFile(name, body)
+		p.files[name] = newFile(files, name, info.Size())
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the page's files: %w", err)
+		return nil, fmt.Errorf("listing the page's files: %w", err)
 	}
 	return p, nil
 }
 
-func newFile(name string, body []byte) *file {
+func newFile(files fs.FS, name string, size int64) *file {
 	kind, ok := types[path.Ext(name)]
 	if !ok {
 		kind = "application/octet-stream"
 	}
-	sum := sha256.Sum256(body)
-	f := &file{body: body, kind: kind, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+	f := &file{kind: kind, load: sync.OnceValues(func() (content, error) {
+		body, err := fs.ReadFile(files, name)
+		if err != nil {
+			return content{}, err
+		}
+		sum := sha256.Sum256(body)
+		return content{body, `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
+	})}
 	compressible := strings.HasPrefix(kind, "text/") || strings.HasPrefix(kind, "application/json") ||
 		kind == "image/svg+xml" || kind == "font/ttf" || kind == "application/wasm"
-	if compressible && len(body) > 1024 {
+	if compressible && size > 1024 {
 		f.gzip = sync.OnceValue(func() []byte {
+			c, _ := f.load() // its error is answered before
 			var b bytes.Buffer
 			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // a valid level: no error
-			_, _ = z.Write(body)                                  // into memory: no error
+			_, _ = z.Write(c.body)                                // into memory: no error
 			_ = z.Close()
 			return b.Bytes()
 		})
@@ -157,9 +169,14 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, policy, cache strin
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")
-	body, tag := f.body, f.etag
+	c, err := f.load()
+	if err != nil {
+		writePlain(w, http.StatusInternalServerError, "this file of the page cannot be read\n")
+		return
+	}
+	body, tag := c.body, c.etag
 	if f.gzip != nil && acceptsGzip(r.Header.Get("Accept-Encoding")) {
-		body, tag = f.gzip(), strings.TrimSuffix(f.etag, `"`)+`-gz"`
+		body, tag = f.gzip(), strings.TrimSuffix(c.etag, `"`)+`-gz"`
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("ETag", tag)
