@@ -21,6 +21,7 @@ type serveCommand struct {
 
 // Run implements the command.
 func (s *serveCommand) Run(c *call) error {
+	TuneGC(c.getenv)
 	cfg := s.Serve
 	if err := cfg.Check(c.getenv); err != nil {
 		return err

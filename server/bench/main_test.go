@@ -1,11 +1,18 @@
 package bench
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/weirhq/weir/db/pgtest"
+	"github.com/weirhq/weir/server/app"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, func() error { return goleak.Find() }) }
+// Server, bare database and clients share this process and the server's setting
+// of the garbage collector.
+func TestMain(m *testing.M) {
+	app.TuneGC(os.Getenv)
+	pgtest.Main(m, func() error { return goleak.Find() })
+}
