@@ -16,7 +16,7 @@ import (
 // moments while runs of every kind are under way.
 func TestKill(t *testing.T) {
 	needPython(t)
-	rounds := 3 // on each store
+	rounds := 6 // on each store
 	if v := os.Getenv("WEIR_KILL_ROUNDS"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil {
