@@ -10,8 +10,9 @@ import (
 	"github.com/weirhq/weir/runtime/run"
 )
 
-// block holds the writer at its next statement until release is called.
-func block(t *testing.T, s Subject) (release func()) {
+// block holds the writer at its next statement until release is called; from
+// then on after decides before each statement, if it is not nil.
+func block(t *testing.T, s Subject, after func(statement string) error) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	entered := make(chan struct{})
@@ -26,7 +27,7 @@ func block(t *testing.T, s Subject) (release func()) {
 	var open sync.Once
 	release = func() {
 		open.Do(func() {
-			s.Fail(nil)
+			s.Fail(after) // before the gate opens: what waits runs at once
 			close(gate)
 			<-session
 		})
@@ -67,7 +68,12 @@ func testGroupIsolation(t *testing.T, s Subject) {
 		}
 		batches[fmt.Sprint("good", i)] = run.Batch{Session: r.Session, Fence: fence(r), Drafts: []run.Draft{text(r, "good"), text(r, "good")}}
 	}
-	release := block(t, s)
+	release := block(t, s, func(statement string) error {
+		if statement == "storing an execution" {
+			return errors.New("this cannot be stored")
+		}
+		return nil
+	})
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	errs := map[string]error{}
@@ -86,12 +92,6 @@ func testGroupIsolation(t *testing.T, s Subject) {
 		return nil
 	})
 	release()
-	s.Fail(func(statement string) error {
-		if statement == "storing an execution" {
-			return errors.New("this cannot be stored")
-		}
-		return nil
-	})
 	wg.Wait()
 	s.Fail(nil)
 	for name, err := range errs {
@@ -232,7 +232,7 @@ func testCallerGone(t *testing.T, s Subject) {
 	r := live(t, s.Store, "a")
 	queued := newSession(t, s.Store)
 	n := run.NewRun{Run: newRun(queued)}
-	release := block(t, s)
+	release := block(t, s, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	errs := make(chan error, 3)
 	var wg sync.WaitGroup
