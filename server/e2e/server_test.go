@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirhq/weir/db/pgtest"
+	_ "github.com/weirhq/weir/server/app" // what the binary is made of: a change of it makes these tests run again
 )
 
 // binary is the built weir, made once for all tests of this package.
