@@ -4076,6 +4076,8 @@ enum ExitClass {
   CANCELLED
   OOM
   OUTPUT_LIMIT
+  "Its workspace grew over diskMiB; the server ended it."
+  DISK_LIMIT
   INFRASTRUCTURE
 }
 

@@ -896,13 +896,15 @@ func (e EventType) MarshalGQL(w io.Writer) {
 type ExitClass string
 
 const (
-	ExitClassOk             ExitClass = "OK"
-	ExitClassError          ExitClass = "ERROR"
-	ExitClassSignal         ExitClass = "SIGNAL"
-	ExitClassTimeout        ExitClass = "TIMEOUT"
-	ExitClassCancelled      ExitClass = "CANCELLED"
-	ExitClassOom            ExitClass = "OOM"
-	ExitClassOutputLimit    ExitClass = "OUTPUT_LIMIT"
+	ExitClassOk          ExitClass = "OK"
+	ExitClassError       ExitClass = "ERROR"
+	ExitClassSignal      ExitClass = "SIGNAL"
+	ExitClassTimeout     ExitClass = "TIMEOUT"
+	ExitClassCancelled   ExitClass = "CANCELLED"
+	ExitClassOom         ExitClass = "OOM"
+	ExitClassOutputLimit ExitClass = "OUTPUT_LIMIT"
+	// Its workspace grew over diskMiB; the server ended it.
+	ExitClassDiskLimit      ExitClass = "DISK_LIMIT"
 	ExitClassInfrastructure ExitClass = "INFRASTRUCTURE"
 )
 
@@ -914,12 +916,13 @@ var AllExitClass = []ExitClass{
 	ExitClassCancelled,
 	ExitClassOom,
 	ExitClassOutputLimit,
+	ExitClassDiskLimit,
 	ExitClassInfrastructure,
 }
 
 func (e ExitClass) IsValid() bool {
 	switch e {
-	case ExitClassOk, ExitClassError, ExitClassSignal, ExitClassTimeout, ExitClassCancelled, ExitClassOom, ExitClassOutputLimit, ExitClassInfrastructure:
+	case ExitClassOk, ExitClassError, ExitClassSignal, ExitClassTimeout, ExitClassCancelled, ExitClassOom, ExitClassOutputLimit, ExitClassDiskLimit, ExitClassInfrastructure:
 		return true
 	}
 	return false

@@ -24,6 +24,7 @@ const (
 	ClassCancelled      ExitClass = "CANCELLED" // stopped by the server: abort, shutdown, the run's deadline
 	ClassOOM            ExitClass = "OOM"
 	ClassOutputLimit    ExitClass = "OUTPUT_LIMIT"
+	ClassDiskLimit      ExitClass = "DISK_LIMIT"     // its workspace grew over the disk limit
 	ClassInfrastructure ExitClass = "INFRASTRUCTURE" // never started, or its output broke off
 )
 

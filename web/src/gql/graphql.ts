@@ -54,6 +54,8 @@ export type EventType =
 
 export type ExitClass =
   | 'CANCELLED'
+  /** Its workspace grew over diskMiB; the server ended it. */
+  | 'DISK_LIMIT'
   | 'ERROR'
   | 'INFRASTRUCTURE'
   | 'OK'
