@@ -265,6 +265,10 @@ func start(flush bool, port int, prepare func(dir string) error, extra ...string
 		if err := os.Chown(dir, int(cred.Uid), int(cred.Gid)); err != nil {
 			return nil, err
 		}
+		// Servers of other users reach the socket.
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return nil, err
+		}
 	}
 	initdb := c.command("initdb", "-D", filepath.Join(dir, "data"), "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust", "-U", "postgres")
 	if out, err := initdb.CombinedOutput(); err != nil {

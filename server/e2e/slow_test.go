@@ -115,12 +115,15 @@ for i in range(3000):
 }
 
 // memoryMiB is the server's resident memory.
-func (s *server) memoryMiB() int {
+func (s *server) memoryMiB() int { return s.statusMiB("VmRSS") }
+
+// statusMiB reads a size from the server's /proc/PID/status.
+func (s *server) statusMiB(name string) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(status)
 	if m == nil {
 		return 0
 	}
@@ -152,3 +155,6 @@ func (s *server) counter(name string) float64 {
 	}
 	return sum
 }
+
+// peakMiB is the most resident memory that the server had so far.
+func (s *server) peakMiB() int { return s.statusMiB("VmHWM") }
