@@ -101,6 +101,9 @@ func (j *judge) output() {
 // words is what the cases demand in words.
 func (j *judge) words() {
 	o := j.o
+	if len(o.Warnings) > 0 && j.c.Number != 53 {
+		j.wrong("warnings %q", o.Warnings)
+	}
 	switch j.c.Number {
 	case 5:
 		if strings.Count(o.Stdout, "\n") != int(o.Loss.LinesRead) {
