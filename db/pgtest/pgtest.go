@@ -119,6 +119,19 @@ func create(t testing.TB, server string) string {
 	return u.String()
 }
 
+// Exec runs a statement on a database, past the product.
+func Exec(t testing.TB, database, statement string) {
+	t.Helper()
+	db, err := connect(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // connect opens a pool for administration; the socket and trust make TLS moot.
 func connect(server string) (*sql.DB, error) {
 	u, err := url.Parse(server)
