@@ -184,11 +184,13 @@ func (s *server) runCase(c sandboxtest.Case, label sandboxtest.Label) (sandboxte
 	}
 	r := started.StartRun
 	if c.Drive != nil {
-		left, err := s.drive(r, time.Duration(c.Drive.AfterS*float64(time.Second)))
+		after := time.Duration(c.Drive.AfterS * float64(time.Second))
+		got, err := s.drive(r, after)
 		if err != nil {
 			return o, err
 		}
-		o.Survivors = left
+		// Counted from its first output, however late a busy machine sees that.
+		o.Wall, o.Survivors = after+got.SandboxGoneAt.Sub(got.RequestedAt), got.Survivors
 	}
 	rep, err := s.report(r, 60*time.Second)
 	if err != nil {
@@ -199,7 +201,9 @@ func (s *server) runCase(c sandboxtest.Case, label sandboxtest.Label) (sandboxte
 	if x.Signal != nil {
 		o.Signal = *x.Signal
 	}
-	o.Wall = time.Duration(x.Seconds * float64(time.Second))
+	if c.Drive == nil {
+		o.Wall = time.Duration(x.Seconds * float64(time.Second))
+	}
 	if isolation := deref(x.Isolation); isolation != "null" && isolation != label.Isolation || x.Isolation == nil && label.Isolation != "" {
 		return o, fmt.Errorf("the execution's label is %s, the server's %q", isolation, label.Isolation)
 	}
@@ -216,32 +220,40 @@ func (s *server) runCase(c sandboxtest.Case, label sandboxtest.Label) (sandboxte
 	return o, sameCurves(curves, o.Points)
 }
 
-// drive aborts the run when it has printed for some time, and gives the survivors.
-func (s *server) drive(r startedRun, after time.Duration) ([]int, error) {
+// stopped is the receipt of an abort, as far as the cases need it.
+type stopped struct {
+	RequestedAt, SandboxGoneAt time.Time
+	Survivors                  []int
+	Outcome                    string
+}
+
+// drive aborts the run when it has printed for some time.
+func (s *server) drive(r startedRun, after time.Duration) (stopped, error) {
+	var none stopped
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		var out struct {
 			Events struct{ Nodes []json.RawMessage }
 		}
 		if err := s.try(`query($s: ID!) { events(sessionId: $s, types: [OUTPUT_WRITTEN]) { nodes { seq } } }`, map[string]any{"s": r.Session.ID}, &out); err != nil {
-			return nil, err
+			return none, err
 		}
 		if len(out.Events.Nodes) > 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			return nil, errors.New("it printed nothing")
+			return none, errors.New("it printed nothing")
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 	<-time.After(after)
-	var out struct{ AbortRun receipt }
+	var out struct{ AbortRun stopped }
 	if err := s.try(`mutation($id: ID!) { abortRun(id: $id, wait: true) { `+receiptFields+` } }`, map[string]any{"id": r.ID}, &out); err != nil {
-		return nil, fmt.Errorf("aborting: %w", err)
+		return none, fmt.Errorf("aborting: %w", err)
 	}
 	if out.AbortRun.Outcome != "STOPPED" {
-		return nil, fmt.Errorf("the abort came to %s", out.AbortRun.Outcome)
+		return none, fmt.Errorf("the abort came to %s", out.AbortRun.Outcome)
 	}
-	return out.AbortRun.Survivors, nil
+	return out.AbortRun, nil
 }
 
 // report is what the API says of an ended run.

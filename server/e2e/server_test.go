@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,6 +27,14 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	// These tests mostly wait for other processes: many of them overlap well, also
+	// on two processors.
+	flag.Parse()
+	if !flagGiven("test.parallel") {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "weir-e2e-")
 		if err != nil {
@@ -49,6 +58,12 @@ func TestMain(m *testing.M) {
 			return goleak.Find()
 		})
 	}())
+}
+
+func flagGiven(name string) bool {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
 }
 
 // server is a weir process that can be killed and started again on the same
