@@ -246,14 +246,18 @@ func (s *server) drive(r startedRun, after time.Duration) (stopped, error) {
 		<-time.After(20 * time.Millisecond)
 	}
 	<-time.After(after)
-	var out struct{ AbortRun stopped }
-	if err := s.try(`mutation($id: ID!) { abortRun(id: $id, wait: true) { `+receiptFields+` } }`, map[string]any{"id": r.ID}, &out); err != nil {
-		return none, fmt.Errorf("aborting: %w", err)
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		var out struct{ AbortRun stopped }
+		if err := s.try(`mutation($id: ID!) { abortRun(id: $id, wait: true) { `+receiptFields+` } }`, map[string]any{"id": r.ID}, &out); err != nil {
+			return none, fmt.Errorf("aborting: %w", err)
+		}
+		switch got := out.AbortRun; {
+		case got.Outcome == "STOPPED":
+			return got, nil
+		case got.Outcome != "PENDING" || time.Now().After(deadline): // the wait is bounded, and a busy machine slow
+			return none, fmt.Errorf("the abort came to %s", got.Outcome)
+		}
 	}
-	if out.AbortRun.Outcome != "STOPPED" {
-		return none, fmt.Errorf("the abort came to %s", out.AbortRun.Outcome)
-	}
-	return out.AbortRun, nil
 }
 
 // report is what the API says of an ended run.
