@@ -80,7 +80,8 @@ def log(*args, step=None, metrics=None, run=None, **values):
     if found and isinstance(found[0], str):
         if len(found) < 2:
             raise TypeError("log(%r): a name needs a value: log(%r, 0.5)" % (found[0], found[0]))
-        named[found.pop(0)] = found.pop(0)
+        named[found[0]] = found[1]
+        found = found[2:]
     for arg in found:
         if hasattr(arg, "items"):
             named.update(arg.items())
@@ -139,7 +140,7 @@ def _number(value):
     if isinstance(value, float):
         return float(value)
     if isinstance(value, int):  # a bool is 1 or 0
-        return int(value) if value.bit_length() <= 1024 else math.copysign(math.inf, value)
+        return int(value) if value.bit_length() <= 1024 else (math.inf if value > 0 else -math.inf)
     if isinstance(value, (str, bytes, bytearray, complex)):
         raise CannotLog("a %s is no number" % _kind(value))
     if callable(getattr(value, "item", None)):  # numpy, torch, jax; raises if it holds several
