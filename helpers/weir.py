@@ -410,7 +410,7 @@ def _pixels(image):
     kind = str(image.dtype)
     if kind == "bool":
         image = image.astype("uint8") * 255
-    elif "float" in kind:
+    elif "float" in kind or getattr(image.dtype, "kind", "") == "f":
         if image.max() > 1:
             _warn("an image of floats is taken as 0 to 1; what is above 1 is shown as 1")
         image = (image.clip(0, 1) * 255 + 0.5).astype("uint8")
