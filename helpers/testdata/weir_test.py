@@ -11,11 +11,13 @@ import io
 import json
 import math
 import os
+import signal
 import struct
 import sys
 import tempfile
 import threading
 import unittest
+import warnings
 import zlib
 
 import weir
@@ -273,6 +275,29 @@ class Log(Case):
                 t.join()
 
         self.assertEqual(sorted(f["step"] for f in self.lines(all_threads)), list(range(1, 801)))
+
+    def test_fork_while_another_thread_logs(self):
+        held, free = threading.Event(), threading.Event()
+
+        def hold():
+            with weir._lock:
+                held.set()
+                free.wait(20)
+
+        thread = threading.Thread(target=hold, daemon=True)
+        thread.start()
+        held.wait()
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)  # ends it, should it wait for ever
+                weir.log(1, a=1)
+                os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        free.set()
+        thread.join()
+        self.assertEqual(status, 0)
 
     def test_output_that_takes_nothing(self):
         class Full(io.StringIO):
