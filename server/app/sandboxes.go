@@ -38,7 +38,7 @@ func openSandboxes(ctx context.Context, o options) *sandboxes {
 		backend = plain
 		why := status.Reason
 		status = plain.Probe(ctx)
-		status.Reason = why
+		status.Reason += "; no sandbox works here: " + why
 		s.examplesOnly = o.examplesOnly
 	}
 	s.backends = map[string]sandbox.Backend{backend.Name(): backend}
