@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	readSize   = 32 << 10
-	maxSamples = 5
+	readSize = 32 << 10
 	// cutWait is how long a read may still wait for the last bytes of a pipe that
 	// a survivor holds open.
 	cutWait = 50 * time.Millisecond
@@ -105,19 +104,19 @@ func (s *stream) take(ctx context.Context, b []byte) error {
 		s.split(b[:keep])
 		s.loss.LinesRead += s.lines.skip(b[keep:])
 	}
-	text, raw := s.decoder.decode(b[:keep])
+	text, n := s.decoder.decode(b[:keep])
 	if keep < len(b) {
 		if !s.cut {
 			s.cut = true
-			rest, n := s.decoder.flush()
-			text, raw = text+rest, raw+n
+			rest, m := s.decoder.flush()
+			text, n = text+rest, n+m
 			if !truncate && s.x.reason.CompareAndSwap(noReason, outputLimit) {
 				s.x.limit <- struct{}{} // has room: only one CompareAndSwap succeeds
 			}
 		}
 		s.loss.BytesTruncated += int64(len(b) - keep)
 	}
-	return s.write(ctx, text, raw)
+	return s.write(ctx, b[:keep], text, n)
 }
 
 func (s *stream) split(b []byte) {
@@ -140,6 +139,7 @@ func (s *stream) line(line []byte, whole bool) {
 	parsed := false
 	for i := range records {
 		r := &records[i]
+		s.x.curves.admit(r)
 		for j := range r.Points {
 			r.Points[j].Stage, r.Points[j].At = s.x.spec.Stage, s.at
 		}
@@ -149,7 +149,7 @@ func (s *stream) line(line []byte, whole bool) {
 		}
 		if r.Rejected != "" {
 			s.loss.LinesRejected++
-			if len(s.loss.RejectedSamples) < maxSamples {
+			if len(s.loss.RejectedSamples) < run.MaxSamples {
 				s.loss.RejectedSamples = append(s.loss.RejectedSamples, r.Rejected)
 			}
 		}
@@ -162,22 +162,27 @@ func (s *stream) line(line []byte, whole bool) {
 // finish gives on what waited for more bytes.
 func (s *stream) finish(ctx context.Context) error {
 	s.at = time.Now()
+	before := s.loss.LinesRead
 	if s.parse && !(s.cut && !s.x.spec.Limits.Truncate) {
 		s.lines.end(s.line)
 	} else {
 		s.loss.LinesRead += s.lines.skipEnd()
 	}
-	text, raw := s.decoder.flush()
-	return s.write(ctx, text, raw)
-}
-
-func (s *stream) write(ctx context.Context, text string, raw int) error {
-	if text == "" && len(s.records) == 0 {
+	text, n := s.decoder.flush()
+	if text == "" && s.loss.LinesRead == before {
 		return nil
 	}
-	c := Chunk{Stream: s.name, Offset: s.offset, Text: text, Records: s.records, At: s.at}
+	return s.write(ctx, nil, text, n)
+}
+
+// write gives a chunk on; its text stands for n raw bytes.
+func (s *stream) write(ctx context.Context, raw []byte, text string, n int) error {
+	c := Chunk{
+		Stream: s.name, Offset: s.offset, Text: text, Records: s.records, At: s.at,
+		Raw: raw, Loss: s.loss, Unended: s.lines.open,
+	}
 	s.records = nil
-	s.offset += int64(raw)
+	s.offset += int64(n)
 	if err := s.sink.Write(ctx, c); err != nil {
 		return fmt.Errorf("storing %s: %w", s.name, err)
 	}
