@@ -6,8 +6,14 @@ import (
 	"strings"
 )
 
+// powers are the powers of ten that a float64 holds exactly.
+var powers = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+
 // float reads a scanned number. Too large becomes an infinity, too small 0.
 func float(raw []byte) float64 {
+	if f, ok := short(raw); ok {
+		return f
+	}
 	switch string(raw) {
 	case "NaN":
 		return math.NaN()
@@ -18,6 +24,44 @@ func float(raw []byte) float64 {
 	}
 	f, _ := strconv.ParseFloat(string(raw), 64) // the scanner checked the grammar; a range error carries the value
 	return f
+}
+
+// short reads a scanned number without an exponent whose digits and whose power
+// of ten are exact as float64: then so is the rounding of their quotient.
+func short(raw []byte) (float64, bool) {
+	digits := raw
+	if digits[0] == '-' {
+		digits = digits[1:]
+	}
+	var whole uint64
+	decimals, point := 0, false
+	if len(digits) > 19 {
+		return 0, false // whole might overflow
+	}
+	for _, c := range digits {
+		switch {
+		case c >= '0' && c <= '9':
+			whole = whole*10 + uint64(c-'0')
+			if point {
+				decimals++
+			}
+		case c == '.':
+			point = true
+		default:
+			return 0, false
+		}
+	}
+	if whole > 1<<53 {
+		return 0, false
+	}
+	f := float64(whole)
+	if decimals > 0 {
+		f /= powers[decimals]
+	}
+	if raw[0] == '-' {
+		f = -f
+	}
+	return f, true
 }
 
 // decimal reads a number given as a string, as Python's float() does, but

@@ -1,6 +1,7 @@
 package metricline
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -38,6 +39,8 @@ type value struct {
 type scanner struct {
 	b []byte
 	i int
+	// plain tells of the last string whether it has no escapes and is all ASCII.
+	plain bool
 	// odd is set when a value holds something that strict JSON or UTF-8 does not
 	// allow and that copyJSON repairs.
 	odd bool
@@ -74,7 +77,7 @@ func (s *scanner) value(depth int) (value, error) {
 	switch c := s.peek(); {
 	case c == '{':
 		k = object
-		err = s.members(depth, nil)
+		err = s.members(depth)
 	case c == '[':
 		k = array
 		err = s.elements(depth)
@@ -102,47 +105,69 @@ func (s *scanner) value(depth int) (value, error) {
 	return value{s.b[from:s.i], k}, nil
 }
 
-// members scans an object that begins here and gives each raw key (quotes
-// included) and value to visit.
-func (s *scanner) members(depth int, visit func(key []byte, v value)) error {
-	s.i++ // {
+// member scans what comes before a member's value: its raw key, quotes included,
+// and the colon. more is false behind the object's end.
+func (s *scanner) member(first bool) (key []byte, more bool, err error) {
 	s.space()
-	if s.peek() == '}' {
+	c := s.peek()
+	if c == '}' {
 		s.i++
-		return nil
+		return nil, false, nil
 	}
-	for {
-		s.space()
-		from := s.i
-		if s.peek() != '"' {
-			return errSyntax
+	if !first {
+		if c != ',' {
+			return nil, false, errSyntax
 		}
-		if err := s.skipString(); err != nil {
+		s.i++
+		s.space()
+		c = s.peek()
+	}
+	if c != '"' {
+		return nil, false, errSyntax
+	}
+	from := s.i
+	if err := s.skipString(); err != nil {
+		return nil, false, err
+	}
+	key = s.b[from:s.i]
+	s.space()
+	if s.peek() != ':' {
+		return nil, false, errSyntax
+	}
+	s.i++
+	return key, true, nil
+}
+
+// members scans an object that begins here.
+func (s *scanner) members(depth int) error {
+	s.i++ // {
+	for first := true; ; first = false {
+		_, more, err := s.member(first)
+		if err != nil || !more {
 			return err
 		}
-		key := s.b[from:s.i]
-		s.space()
-		if s.peek() != ':' {
-			return errSyntax
+		if _, err := s.value(depth + 1); err != nil {
+			return err
 		}
-		s.i++
-		v, err := s.value(depth + 1)
+	}
+}
+
+// fields scans an object at the second level, and gives its members to f.
+func (s *scanner) fields(f *fields) error {
+	s.i++ // {
+	for first := true; ; first = false {
+		key, more, err := s.member(first)
+		if err != nil || !more {
+			return err
+		}
+		v, err := s.value(3)
 		if err != nil {
 			return err
 		}
-		if visit != nil {
-			visit(key, v)
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = []byte(`"` + text(key) + `"`)
 		}
-		s.space()
-		switch s.peek() {
-		case ',':
-			s.i++
-		case '}':
-			s.i++
-			return nil
-		default:
-			return errSyntax
-		}
+		f.set(key[1:len(key)-1], v)
 	}
 }
 
@@ -179,7 +204,19 @@ func (s *scanner) word(w string) error {
 }
 
 func (s *scanner) skipString() error {
-	s.i++ // "
+	s.i++                         // "
+	for i, c := range s.b[s.i:] { // the common case
+		if c == '"' {
+			s.i += i + 1
+			s.plain = true
+			return nil
+		}
+		if c < 0x20 || c == '\\' || c >= utf8.RuneSelf {
+			s.i += i
+			break
+		}
+	}
+	s.plain = false
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; {
 		case c == '"':
