@@ -73,7 +73,9 @@ func decimal(s string) (float64, bool) {
 		return 0, false
 	}
 	switch strings.ToLower(body) {
-	case "nan", "inf", "infinity":
+	case "nan":
+		return math.NaN(), true // with a sign as well
+	case "inf", "infinity":
 	default:
 		digits := false
 		for i, c := range []byte(body) {

@@ -66,6 +66,11 @@ func (p *Parser) add(at int64, name, tag string, f float64) {
 		p.records = append(p.records, Record{})
 	}
 	v, special := run.SplitFloat(f)
+	if n := len(p.points); n < cap(p.points) { // in place: a point is large
+		p.points = p.points[:n+1]
+		p.points[n] = run.Point{Step: at, Name: name, Value: v, Special: special, RunTag: tag}
+		return
+	}
 	p.points = append(p.points, run.Point{Step: at, Name: name, Value: v, Special: special, RunTag: tag})
 }
 

@@ -78,9 +78,9 @@ func (r Result) IsError() bool { return r.Class != run.ClassOK }
 // Chunk is what one read of one stream brought.
 type Chunk struct {
 	Stream  run.OutputStream
-	Offset  int64  // raw bytes of the stream before Text
-	Text    string // valid UTF-8; bad bytes are U+FFFD
-	Records []metricline.Record
+	Offset  int64               // raw bytes of the stream before Text
+	Text    string              // valid UTF-8; bad bytes are U+FFFD
+	Records []metricline.Record // they and their Points are valid only during the call
 	At      time.Time
 	// Raw is what was read, as far as the output limit lets it through. A character
 	// that is not complete yet is in Raw now and in the Text of a later chunk. It

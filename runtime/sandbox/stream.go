@@ -48,6 +48,7 @@ type stream struct {
 
 	decoder decoder
 	lines   splitter
+	parser  metricline.Parser
 	offset  int64 // raw bytes that were forwarded or dropped
 	cut     bool  // the output limit was reached
 	loss    run.Loss
@@ -132,7 +133,7 @@ func (s *stream) line(line []byte, whole bool) {
 	s.loss.LinesRead++
 	var records []metricline.Record
 	if whole || !metricline.Candidate(line) {
-		records = metricline.Parse(line)
+		records = s.parser.Parse(line)
 	} else {
 		records = []metricline.Record{{Rejected: fmt.Sprintf("a line over %d MiB is not parsed", maxLine>>20)}}
 	}
@@ -181,9 +182,12 @@ func (s *stream) write(ctx context.Context, raw []byte, text string, n int) erro
 		Stream: s.name, Offset: s.offset, Text: text, Records: s.records, At: s.at,
 		Raw: raw, Loss: s.loss, Unended: s.lines.open,
 	}
-	s.records = nil
 	s.offset += int64(n)
-	if err := s.sink.Write(ctx, c); err != nil {
+	err := s.sink.Write(ctx, c)
+	clear(s.records)
+	s.records = s.records[:0]
+	s.parser.Reset()
+	if err != nil {
 		return fmt.Errorf("storing %s: %w", s.name, err)
 	}
 	return nil
