@@ -161,6 +161,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 		SignalledAt: x.signal, ProcessGoneAt: exit.ProcessGoneAt, SandboxGoneAt: exit.SandboxGoneAt, Survivors: exit.Survivors,
 	}
 	for _, s := range streams {
+		s.loss.LinesRead += s.lines.skipEnd() // of a stream that broke off in a line
 		res.Loss = res.Loss.Add(s.loss)
 	}
 	res.Class = class(x.reason.Load(), exit)
