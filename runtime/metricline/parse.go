@@ -63,13 +63,10 @@ func (p *Parser) Reset() {
 // in order, neighbouring points joined in one record. A record that has both
 // contents and Rejected was taken in part. The result shares nothing with line.
 func (p *Parser) Parse(line []byte) []Record {
-	if bytes.IndexByte(line, '{') < 0 {
+	if len(line) == 0 || (line[0] != '{' && bytes.IndexByte(line, '{') < 0) {
 		return nil
 	}
 	body := undress(line)
-	if len(body) == 0 {
-		return nil
-	}
 	if body[0] != '{' || body[len(body)-1] != '}' {
 		return refuse(line, body, "not JSON from end to end")
 	}
@@ -172,7 +169,7 @@ func (p *Parser) scan(s *scanner, o *fields) error {
 			if err := p.scanCells(s); err != nil {
 				return err
 			}
-			o.metrics = value{s.b[from:s.i], object}
+			o.metrics = value{raw: s.b[from:s.i], kind: object}
 			continue
 		}
 		v, err := s.value(2)

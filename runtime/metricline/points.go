@@ -23,7 +23,7 @@ func (p *Parser) single(o *fields) {
 	f := 0.0
 	switch o.value.kind {
 	case number:
-		f = float(o.value.raw)
+		f = float(o.value)
 	case boolean:
 		f = truth(o.value.raw)
 	case str:
@@ -95,7 +95,7 @@ func (p *Parser) batch(o *fields) {
 		isNumber := true
 		switch c.v.kind {
 		case number:
-			f = float(c.v.raw)
+			f = float(c.v)
 		case boolean:
 			f = truth(c.v.raw)
 		case absent, object, array, str, null:

@@ -32,6 +32,9 @@ const (
 type value struct {
 	raw  []byte
 	kind kind
+	// num is a number's value if exact is set; else float reads it from raw.
+	exact bool
+	num   float64
 }
 
 // scanner walks over JSON as RFC 8259 has it, widened by the bare words NaN,
@@ -41,12 +44,18 @@ type scanner struct {
 	i int
 	// plain tells of the last string whether it has no escapes and is all ASCII.
 	plain bool
+	// exact and num are the last number's, as in value.
+	exact bool
+	num   float64
 	// odd is set when a value holds something that strict JSON or UTF-8 does not
 	// allow and that copyJSON repairs.
 	odd bool
 }
 
 func (s *scanner) space() {
+	if s.i < len(s.b) && s.b[s.i] > ' ' {
+		return // the common case
+	}
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\t', '\n', '\r':
@@ -85,8 +94,11 @@ func (s *scanner) value(depth int) (value, error) {
 		k = str
 		err = s.skipString()
 	case c == '-' || (c >= '0' && c <= '9') || c == 'N' || c == 'I':
-		k = number
 		err = s.skipNumber()
+		if err != nil {
+			return value{}, err
+		}
+		return value{s.b[from:s.i], number, s.exact, s.num}, nil
 	case c == 't':
 		k = boolean
 		err = s.word("true")
@@ -102,7 +114,7 @@ func (s *scanner) value(depth int) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	return value{s.b[from:s.i], k}, nil
+	return value{raw: s.b[from:s.i], kind: k}, nil
 }
 
 // member scans what comes before a member's value: its raw key, quotes included,
@@ -254,7 +266,56 @@ func (s *scanner) skipString() error {
 	return errSyntax
 }
 
+// powers are the powers of ten that a float64 holds exactly.
+var powers = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+
+// skipNumber scans a number. Where its digits and its power of ten are exact as
+// float64, their quotient is rounded once and so is the value.
 func (s *scanner) skipNumber() error {
+	s.exact = false
+	i := s.i
+	if s.b[i] == '-' {
+		i++
+	}
+	var digits uint64
+	from := i
+	for ; i < len(s.b) && s.b[i]-'0' <= 9; i++ {
+		digits = digits*10 + uint64(s.b[i]-'0')
+	}
+	n := i - from
+	if n == 0 || (n > 1 && s.b[from] == '0') {
+		return s.skipOddNumber()
+	}
+	decimals := 0
+	if i < len(s.b) && s.b[i] == '.' {
+		i++
+		from = i
+		for ; i < len(s.b) && s.b[i]-'0' <= 9; i++ {
+			digits = digits*10 + uint64(s.b[i]-'0')
+		}
+		if decimals = i - from; decimals == 0 {
+			return s.skipOddNumber()
+		}
+	}
+	if i < len(s.b) && s.b[i]|0x20 == 'e' {
+		return s.skipOddNumber()
+	}
+	if n+decimals <= 19 && digits <= 1<<53 { // 19 digits fit into 64 bits
+		s.exact = true
+		s.num = float64(digits)
+		if decimals > 0 {
+			s.num /= powers[decimals]
+		}
+		if s.b[s.i] == '-' {
+			s.num = -s.num
+		}
+	}
+	s.i = i
+	return nil
+}
+
+// skipOddNumber scans what is a number in the rarer forms, or none.
+func (s *scanner) skipOddNumber() error {
 	if s.peek() == 'N' {
 		s.odd = true
 		return s.word("NaN")
