@@ -34,7 +34,7 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 		h.s.e.log.Error("Processes outlived their sandbox", "run", spec.Run, "execution", spec.Execution, "pids", res.Survivors)
 	}
 	if err != nil {
-		err, committed := k.broken(ctx, spec, res, err)
+		committed, err := k.broken(ctx, spec, res, err)
 		k.raw.close(committed)
 		return sandbox.Result{}, k.output(), err
 	}
@@ -151,13 +151,13 @@ func (k *sink) finished(res *sandbox.Result) error {
 
 // broken closes an execution that gave none: it was never created (S6), or its
 // output broke off (S7). Nothing is booked. It tells whether the end is committed.
-func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result, cause error) (_ error, committed bool) {
+func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result, cause error) (committed bool, _ error) {
 	s := k.h.s
 	now := time.Now()
 	var opening entry
 	if !k.open {
 		if c := context.Cause(ctx); c != nil {
-			return c, true // stopped before anything was created
+			return true, c // stopped before anything was created
 		}
 		k.exec.Backend, k.exec.StartedAt, k.exec.Command = s.plan.backend.Name(), now, shown(spec)
 		opening = k.opening()
@@ -171,7 +171,7 @@ func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result
 	if err != nil && !errors.Is(err, errReleased) {
 		cause = errors.Join(cause, err)
 	}
-	return fmt.Errorf("running a command in the sandbox: %w", cause), err == nil
+	return err == nil, fmt.Errorf("running a command in the sandbox: %w", cause)
 }
 
 func (k *sink) ending(problems []string) entry {

@@ -28,7 +28,7 @@ func (b *bench) plays(play func(p *scriptedProcess) int) {
 	b.backends["local"].(*scriptedBackend).play = play
 }
 
-func print(p *scriptedProcess, pieces ...string) {
+func prints(p *scriptedProcess, pieces ...string) {
 	for _, s := range pieces {
 		_, _ = io.WriteString(p.out, s)
 	}
@@ -38,7 +38,7 @@ func TestRawOutputIsKeptByteForByte(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "sqlite")
 	b.plays(func(p *scriptedProcess) int {
-		print(p, "a\xff\r", "\nb\xe2", "\x82\xac\x00", "c\xe2\x82") // the last character never ends
+		prints(p, "a\xff\r", "\nb\xe2", "\x82\xac\x00", "c\xe2\x82") // the last character never ends
 		_, _ = io.WriteString(p.err, "\xf0\x9f")
 		return 0
 	})
@@ -104,7 +104,7 @@ func TestRawOutputEndsAtTheLimit(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, "sqlite")
 			b.plays(func(p *scriptedProcess) int {
-				print(p, "aaaaaa\xe2\x82\xac\nmore\n", "and more\n", "half") // the limit cuts the character
+				prints(p, "aaaaaa\xe2\x82\xac\nmore\n", "and more\n", "half") // the limit cuts the character
 				return 0
 			})
 			x := b.execute(sh("true"), func(q *run.StartRequest) {
@@ -153,7 +153,7 @@ func TestTheFileHasWhatTheEventsShow(t *testing.T) {
 	b.tweak = func(o *engine.Options) { o.Store = l }
 	b.plays(func(p *scriptedProcess) int {
 		for i := range 300 {
-			print(p, fmt.Sprintf("line %d\n", i), `{"step":1,"metrics":{"a":1}}`+"\n")
+			prints(p, fmt.Sprintf("line %d\n", i), `{"step":1,"metrics":{"a":1}}`+"\n")
 		}
 		return 0
 	})
@@ -167,7 +167,7 @@ func TestARawFileThatCannotBeWrittenEndsNothing(t *testing.T) {
 	b := newBench(t, "sqlite")
 	writeFile(t, b.dir, "outputs", "in the way")
 	b.plays(func(p *scriptedProcess) int {
-		print(p, "one\n", "two\n")
+		prints(p, "one\n", "two\n")
 		_, _ = io.WriteString(p.err, "three\n")
 		return 0
 	})
@@ -252,9 +252,9 @@ func TestTheAccountIsCurrentWhileItRuns(t *testing.T) {
 	b := newBench(t, "sqlite")
 	more, end := make(chan struct{}), make(chan struct{})
 	b.plays(func(p *scriptedProcess) int {
-		print(p, "plain\n", `{"step":1,"metrics":{"a":1}}`+"\n")
+		prints(p, "plain\n", `{"step":1,"metrics":{"a":1}}`+"\n")
 		<-more
-		print(p, "INFO {\"metrics\":1}\nhalf")
+		prints(p, "INFO {\"metrics\":1}\nhalf")
 		<-end
 		return 0
 	})
@@ -296,7 +296,7 @@ func TestARunHasABoundedNumberOfCurves(t *testing.T) {
 			for j := range 1000 {
 				fmt.Fprintf(&line, `"%d/%d/%d":1,`, n, i, j)
 			}
-			print(p, line.String()+`"same":1}}`+"\n")
+			prints(p, line.String()+`"same":1}}`+"\n")
 		}
 		return 0
 	})

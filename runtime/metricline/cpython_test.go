@@ -132,15 +132,13 @@ func reference(t *testing.T, python string, lines [][]byte) []string {
 		t.Fatal(err)
 	}
 	var answers []string
-	for s := bufio.NewScanner(bytes.NewReader(out)); ; {
-		s.Buffer(nil, 64<<20)
-		for s.Scan() {
-			answers = append(answers, s.Text())
-		}
-		if err := s.Err(); err != nil {
-			t.Fatal(err)
-		}
-		break
+	s := bufio.NewScanner(bytes.NewReader(out))
+	s.Buffer(nil, 64<<20)
+	for s.Scan() {
+		answers = append(answers, s.Text())
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
 	}
 	if len(answers) != len(lines) {
 		t.Fatalf("%d answers to %d lines", len(answers), len(lines))

@@ -27,7 +27,9 @@ type accountOf struct {
 
 func (s *server) account(runID string) (accountOf, error) {
 	s.t.Helper()
-	var out struct{ Run struct{ Executions []accountOf } }
+	var out struct {
+		Run struct{ Executions []accountOf }
+	}
 	s.must(`query($id: ID!) { run(id: $id) { executions { id loss { bytesRead linesRead linesParsed bytesTruncated bytesNotKept } outputs { stream bytes url } } } }`,
 		map[string]any{"id": runID}, &out)
 	if len(out.Run.Executions) != 1 {
