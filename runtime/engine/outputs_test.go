@@ -251,11 +251,17 @@ func TestTheAccountIsCurrentWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "sqlite")
 	more, end := make(chan struct{}), make(chan struct{})
+	wait := func(p *scriptedProcess, c chan struct{}) {
+		select {
+		case <-c:
+		case <-p.kill: // the test has failed
+		}
+	}
 	b.plays(func(p *scriptedProcess) int {
 		prints(p, "plain\n", `{"step":1,"metrics":{"a":1}}`+"\n")
-		<-more
+		wait(p, more)
 		prints(p, "INFO {\"metrics\":1}\nhalf")
-		<-end
+		wait(p, end)
 		return 0
 	})
 	b.agent("train", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {

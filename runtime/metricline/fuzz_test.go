@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,9 +163,9 @@ func FuzzAgreesWithEncodingJSON(f *testing.F) {
 		if err := json.Unmarshal(records[len(records)-1].Chart, &b); err != nil {
 			t.Fatal(err)
 		}
-		x, _ := json.Marshal(a)
+		x, _ := json.Marshal(withoutNUL(a))
 		y, _ := json.Marshal(b)
-		if !bytes.Equal(bytes.ReplaceAll(x, []byte(`\u0000`), []byte("�")), y) {
+		if !bytes.Equal(x, y) {
 			t.Fatalf("%q: %s, want %s", line, y, x)
 		}
 	})
@@ -182,4 +183,24 @@ func severalObjects(line []byte) bool {
 		n++
 	}
 	return n > 1
+}
+
+// withoutNUL replaces U+0000 in all strings of a decoded value.
+func withoutNUL(v any) any {
+	clean := func(s string) string { return strings.ReplaceAll(s, "\x00", "\ufffd") }
+	switch v := v.(type) {
+	case string:
+		return clean(v)
+	case []any:
+		for i := range v {
+			v[i] = withoutNUL(v[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			out[clean(k)] = withoutNUL(v[k])
+		}
+		return out
+	}
+	return v
 }

@@ -42,6 +42,7 @@ func addStreams(f *testing.F) {
 	} {
 		for _, cuts := range []string{"", "\x00", "\x01\x00", "\x03"} {
 			f.Add([]byte(s), []byte(cuts), uint16(4), true)
+			f.Add([]byte(s), []byte(cuts), uint16(4), false)
 			f.Add([]byte(s), []byte(cuts), uint16(1000), false)
 		}
 	}
@@ -185,19 +186,52 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// A chunk of plain lines costs the memory of its text and nothing else.
-func TestPlainOutputCostsOnlyItsText(t *testing.T) {
-	x := &execution{spec: Spec{Stage: "s"}, curves: NewCurves(), budget: budget{unlimited: true}}
-	s := &stream{name: run.Stdout, parse: true, x: x, sink: discard{}}
-	chunk := bytes.Repeat([]byte("Epoch 12: 100%|####| 312/312 [00:12<00:00, loss=0.52]\n{x} and text\r\n"), 400)
-	if n := testing.AllocsPerRun(50, func() {
-		if err := s.take(t.Context(), chunk); err != nil {
-			t.Error(err)
+// A chunk of output costs the memory of its text; its lines and their points
+// cost none.
+func TestOutputCostsOnlyItsText(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines  string
+		parsed bool
+	}{
+		"Plain":  {"Epoch 12: 100%|####| 312/312 [00:12<00:00, loss=0.52]\n{x} and text\r\n", false},
+		"Metric": {"{\"step\":1,\"metrics\":{\"loss\":0.5,\"acc\":0.25},\"run\":\"a\"}\n", true},
+	} {
+		x := &execution{spec: Spec{Stage: "s"}, curves: NewCurves(), budget: budget{unlimited: true}}
+		s := &stream{name: run.Stdout, parse: true, x: x, sink: discard{}}
+		chunk := bytes.Repeat([]byte(c.lines), readSize/len(c.lines))
+		if n := testing.AllocsPerRun(50, func() {
+			if err := s.take(t.Context(), chunk); err != nil {
+				t.Error(err)
+			}
+		}); n > 1 {
+			t.Errorf("%s: %v allocations", name, n)
 		}
-	}); n > 1 {
-		t.Errorf("%v allocations", n)
+		if (s.loss.LinesParsed > 0) != c.parsed || s.loss.LinesRead == 0 {
+			t.Errorf("%s: %+v", name, s.loss)
+		}
 	}
-	if s.loss.LinesParsed != 0 || s.loss.LinesRead == 0 {
-		t.Errorf("%+v", s.loss)
+}
+
+// firsts keeps where the first point of each chunk stands.
+type firsts []*run.Point
+
+func (f *firsts) Write(_ context.Context, c Chunk) error {
+	*f = append(*f, &c.Records[0].Points[0])
+	return nil
+}
+
+// The memory of a chunk's points is used again for the next one.
+func TestAStreamHoldsTheRecordsOfOneChunk(t *testing.T) {
+	t.Parallel()
+	x := &execution{spec: Spec{Stage: "s"}, curves: NewCurves(), budget: budget{unlimited: true}}
+	var f firsts
+	s := &stream{name: run.Stdout, parse: true, x: x, sink: &f}
+	for range 3 {
+		if err := s.take(t.Context(), []byte("{\"step\":1,\"metric\":\"a\",\"value\":1}\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f) != 3 || f[1] != f[2] {
+		t.Errorf("the points stand at %p", f)
 	}
 }
