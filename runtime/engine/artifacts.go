@@ -25,6 +25,7 @@ const (
 	maxDepthDirs = 32        // folders in folders
 	maxArtifacts = 1_000     // files listed
 	maxHashed    = 512 << 20 // bytes read for hashes; a file beyond it has none
+	maxReport    = 8 << 20   // bytes of what is called the run's report
 
 	// After a run that was not successful.
 	quietHashed = 32 << 20
@@ -197,11 +198,15 @@ func kindOf(name string) string {
 }
 
 // reportIn gives the report among the files: the one with the fewest folders
-// above it, Markdown before HTML.
-func reportIn(files []run.Artifact) string {
-	best := ""
+// above it, Markdown before HTML. What is too large to be shown as one is
+// passed over and told in large.
+func reportIn(files []run.Artifact) (best string, large []run.Artifact) {
 	for _, f := range files {
 		if f.Kind != "report" {
+			continue
+		}
+		if f.Size > maxReport {
+			large = append(large, f)
 			continue
 		}
 		deep, than := strings.Count(f.Path, "/"), strings.Count(best, "/")
@@ -209,5 +214,5 @@ func reportIn(files []run.Artifact) string {
 			best = f.Path
 		}
 	}
-	return best
+	return best, large
 }

@@ -34,7 +34,8 @@ var rules = map[string][]string{
 	"runtime/engine": {"runtime/run", "runtime/metricline", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	// Implementations know their contract and not each other.
-	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox"},
+	// A backend brings the files that programs log with into the sandbox.
+	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},
 	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
 	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
 
@@ -50,6 +51,7 @@ var rules = map[string][]string{
 
 	"web":      {},
 	"examples": {},
+	"helpers":  {},
 
 	"server/config":    {},
 	"server/supervise": {},

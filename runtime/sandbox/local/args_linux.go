@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 )
@@ -22,6 +23,9 @@ type hostFiles struct {
 
 // codePath is where Python code lies in a sandbox: what tracebacks show.
 const codePath = "/weir/main.py"
+
+// helpersPath is the folder of what programs log with in a sandbox.
+const helpersPath = "/weir/lib"
 
 func findHostFiles(python string) hostFiles {
 	h := hostFiles{args: []string{"--ro-bind", "/usr", "/usr"}}
@@ -106,9 +110,12 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 		"--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys",
 		"--dev", "/dev", "--size", strconv.FormatInt(shm*mib, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.FormatInt(tmp*mib, 10), "--tmpfs", "/tmp",
-		"--bind", spec.Workspace, "/workspace")
+		"--bind", spec.Workspace, "/workspace",
+		// Read-only as everything on the root, without a mount of their own.
+		"--perms", "0444", "--file", at("python"), helpersPath+"/"+helpers.PythonName,
+		"--perms", "0555", "--file", at("shell"), helpersPath+"/"+helpers.ShellName)
 	if spec.Code != "" {
-		args = append(args, "--dir", "/weir", "--ro-bind-data", at("code"), codePath)
+		args = append(args, "--ro-bind-data", at("code"), codePath)
 	}
 	args = append(args, "--chdir", "/workspace", "--remount-ro", "/", "--clearenv")
 	for _, e := range plain {
@@ -128,7 +135,7 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 
 // sandboxEnv is the whole environment of a command.
 func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
-	env := merge([]run.EnvVar{
+	return withHelpers(merge([]run.EnvVar{
 		{Name: "PATH", Value: sandboxPath},
 		{Name: "HOME", Value: "/workspace"},
 		{Name: "USER", Value: "weir"},
@@ -138,11 +145,7 @@ func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
 		{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
 		{Name: labelRun, Value: string(spec.Run)},
 		{Name: labelExecution, Value: string(spec.Execution)},
-	}, spec.Env)
-	if spec.Code != "" {
-		env = pythonPath(env, "/workspace")
-	}
-	return env
+	}, spec.Env), "/workspace", helpersPath)
 }
 
 // chownTree gives everything below root to a user, the folder itself last, so

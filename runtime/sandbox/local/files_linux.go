@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -71,6 +72,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		fd[name] = 3 + len(f.extra)
 		f.extra = append(f.extra, data(name, b))
 	}
+	add("python", []byte(helpers.Python))
+	add("shell", []byte(helpers.Shell))
 	if p.spec.Code != "" {
 		add("code", []byte(p.spec.Code))
 	}

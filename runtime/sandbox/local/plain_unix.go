@@ -26,6 +26,7 @@ import (
 type Plain struct {
 	opts    Options
 	starter *starter
+	helpers helperFolder
 
 	mu     sync.Mutex
 	live   map[*plainProcess]struct{}
@@ -34,7 +35,7 @@ type Plain struct {
 
 // NewPlain makes the backend. It starts one goroutine, which Close ends.
 func NewPlain(o Options) *Plain {
-	return &Plain{opts: o, starter: newStarter(), live: map[*plainProcess]struct{}{}}
+	return &Plain{opts: o, starter: newStarter(), helpers: helperFolder{path: o.Helpers}, live: map[*plainProcess]struct{}{}}
 }
 
 // Name implements sandbox.Backend.
@@ -62,28 +63,24 @@ func (b *Plain) Close() error {
 		<-p.exited
 	}
 	b.starter.close()
-	return nil
+	return b.helpers.remove()
 }
 
 // plainEnv lists the server's own variables that a plain process gets.
 var plainEnv = [...]string{"PATH", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}
 
-func (b *Plain) env(spec sandbox.Spec) []run.EnvVar {
+func (b *Plain) env(spec sandbox.Spec, helpers string) []run.EnvVar {
 	var defaults []run.EnvVar
 	for _, name := range plainEnv {
 		if v, ok := os.LookupEnv(name); ok {
 			defaults = append(defaults, run.EnvVar{Name: name, Value: v})
 		}
 	}
-	env := merge(append(defaults,
+	return withHelpers(merge(append(defaults,
 		run.EnvVar{Name: "HOME", Value: spec.Workspace},
 		run.EnvVar{Name: "PYTHONUNBUFFERED", Value: "1"},
 		run.EnvVar{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
-	), spec.Env)
-	if spec.Code != "" {
-		env = pythonPath(env, spec.Workspace)
-	}
-	return env
+	), spec.Env), spec.Workspace, helpers)
 }
 
 // Start implements sandbox.Backend.
@@ -100,7 +97,11 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err := noGPU(spec); err != nil {
 		return nil, err
 	}
-	env := b.env(spec)
+	helpers, err := b.helpers.place()
+	if err != nil {
+		return nil, err
+	}
+	env := b.env(spec, helpers)
 	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
 	command := spec.Command
 	if spec.Code != "" {
