@@ -21,11 +21,14 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
+	stub    *os.File // becomes the command; nil: the shell does
 
 	mu     sync.Mutex
 	status *sandbox.Status // what the probe found; nil before
 	live   map[*bwrapProcess]struct{}
 	closed bool
+
+	removals sync.WaitGroup // of control groups
 }
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
@@ -38,6 +41,7 @@ func NewBubblewrap(o Options) *Bubblewrap {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
+	b.stub = stubFile()
 	b.starter = newStarter()
 	return b
 }
@@ -59,6 +63,11 @@ func (b *Bubblewrap) Close() error {
 		err = errors.Join(err, p.end())
 	}
 	b.starter.close()
+	b.removals.Wait()
+	if b.stub != nil {
+		err = errors.Join(err, b.stub.Close())
+		b.stub = nil
+	}
 	return err
 }
 
@@ -112,6 +121,9 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if b.root {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}}
 	}
+	if p.group, err = b.cgroups.make(spec.Replica, spec.Execution); err != nil {
+		return nil, err
+	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
 	}
@@ -129,7 +141,7 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	if b.closed {
 		return run.Errorf(run.Unavailable, "%w", errClosed)
 	}
-	if err := b.starter.start(cmd); err != nil {
+	if err := b.starter.startIn(cmd, p.group); err != nil {
 		return fmt.Errorf("starting bubblewrap: %w", err)
 	}
 	p.watch(cmd)
@@ -137,10 +149,24 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	return nil
 }
 
+// leave forgets a process that has ended, and removes its control group. That
+// is empty and holds nothing: nobody waits for it but Close.
 func (b *Bubblewrap) leave(p *bwrapProcess) {
+	remove := func() {
+		if !p.group.remove() {
+			b.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
+		}
+	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.live, p)
+	closed := b.closed
+	if !closed {
+		b.removals.Go(remove)
+	}
+	b.mu.Unlock()
+	if closed {
+		remove()
+	}
 }
 
 // own gives a workspace to the sandbox's user: files that the server has put

@@ -297,11 +297,8 @@ print(shutil.disk_usage("/dev/shm").total >> 20, shutil.disk_usage("/tmp").total
 	if out := runsPython(t, b, s); out != "0 50\n64 50\n" {
 		t.Errorf("limits %q", out)
 	}
-	for _, c := range []string{"memory", "pids"} {
-		left, err := filepath.Glob("/sys/fs/cgroup/" + c + "/weir-test-" + string(s.Execution))
-		if err != nil || len(left) > 0 {
-			t.Errorf("control groups left: %v %v", left, err)
-		}
+	if left := leftIn(t, s.Execution); left != "" {
+		t.Errorf("left of it: %s", left)
 	}
 }
 

@@ -20,8 +20,9 @@ type starter struct {
 }
 
 type job struct {
-	cmd *exec.Cmd
-	err chan error
+	cmd   *exec.Cmd
+	group *group
+	err   chan error
 }
 
 func newStarter() *starter {
@@ -31,7 +32,8 @@ func newStarter() *starter {
 		for {
 			select {
 			case j := <-s.jobs:
-				j.err <- j.cmd.Start()
+				j.err <- j.group.startIn(j.cmd)
+				j.group.leave()
 			case <-s.closed:
 				return
 			}
@@ -41,8 +43,11 @@ func newStarter() *starter {
 }
 
 // start starts cmd and returns when it is running or has failed.
-func (s *starter) start(cmd *exec.Cmd) error {
-	j := job{cmd: cmd, err: make(chan error, 1)}
+func (s *starter) start(cmd *exec.Cmd) error { return s.startIn(cmd, nil) }
+
+// startIn starts cmd as a member of a control group; nil is the server's own.
+func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
+	j := job{cmd: cmd, group: g, err: make(chan error, 1)}
 	select {
 	case s.jobs <- j:
 		return <-j.err
