@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -21,7 +22,8 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
-	stub    *os.File // becomes the command; nil: the shell does
+	machine machine
+	stub    atomic.Pointer[os.File] // becomes the command; nil: the shell does
 
 	mu     sync.Mutex
 	status *sandbox.Status // what the probe found; nil before
@@ -33,7 +35,7 @@ type Bubblewrap struct {
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(), live: map[*bwrapProcess]struct{}{}}
+	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.uid == 0 {
 		b.uid = DefaultUID
 	}
@@ -41,7 +43,8 @@ func NewBubblewrap(o Options) *Bubblewrap {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
-	b.stub = stubFile()
+	b.machine = newMachine(os.DirFS("/"), b.root)
+	b.stub.Store(stubFile())
 	b.starter = newStarter()
 	return b
 }
@@ -64,9 +67,8 @@ func (b *Bubblewrap) Close() error {
 	}
 	b.starter.close()
 	b.removals.Wait()
-	if b.stub != nil {
-		err = errors.Join(err, b.stub.Close())
-		b.stub = nil
+	if stub := b.stub.Swap(nil); stub != nil {
+		err = errors.Join(err, stub.Close())
 	}
 	return err
 }
@@ -85,7 +87,7 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 	case status != nil && !status.Available:
 		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", status.Reason)
 	case b.opts.Bwrap == "":
-		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", noBwrap)
+		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %w", b.machine.noBwrap())
 	}
 	return b.start(ctx, spec)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -26,44 +27,61 @@ type cgroups struct {
 const cgroupRoot = "/sys/fs/cgroup"
 
 // findCgroups tells which limits can be enforced by the kernel for a whole tree.
-func findCgroups() *cgroups {
+// root is where control groups are mounted, self lists those of this process.
+func findCgroups(root, self string, uid int) *cgroups {
 	c := &cgroups{v1: map[string]string{}}
-	data, err := os.ReadFile("/proc/self/cgroup")
+	data, err := os.ReadFile(self)
 	if err != nil {
 		return c
 	}
+	own := ""
 	for line := range strings.Lines(string(data)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 {
 			continue
 		}
+		if f[0] == "0" && f[1] == "" {
+			own = f[2]
+		}
 		for name := range strings.SplitSeq(f[1], ",") {
-			dir := filepath.Join(cgroupRoot, name, f[2])
+			dir := filepath.Join(root, name, f[2])
 			if (name == "memory" || name == "pids" || name == "cpu") && canMake(dir) {
 				c.v1[name] = dir
 				c.have = append(c.have, name)
 			}
 		}
 	}
-	if len(c.have) == 0 {
-		c.findV2()
+	if len(c.have) == 0 && own != "" {
+		c.findV2(root, own, uid)
 	}
 	slices.Sort(c.have)
 	return c
 }
 
-// findV2 makes one group for all sandboxes below the root: a group that holds
-// processes, as the server's own does, may not have limited children.
-func (c *cgroups) findV2() {
-	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err != nil || os.Geteuid() != 0 {
+// findV2 looks for a place of version 2 in which groups can be made: for root
+// one below the root group, for another user the group that was handed to the
+// server (Delegate=yes). A group that holds processes may not have limited
+// children, so the server moves into one of its own.
+func (c *cgroups) findV2(root, own string, uid int) {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		return
 	}
-	dir := filepath.Join(cgroupRoot, "weir")
+	top := root
+	if uid != 0 {
+		top = filepath.Join(root, own)
+	}
+	dir := filepath.Join(top, "weir")
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the kernel's own mode for groups
 		return
 	}
+	if uid != 0 {
+		if err := moveServer(top); err != nil {
+			_ = os.Remove(dir)
+			return
+		}
+	}
 	for _, name := range []string{"memory", "pids", "cpu"} {
-		_ = writeFile(filepath.Join(cgroupRoot, "cgroup.subtree_control"), "+"+name)
+		_ = writeFile(filepath.Join(top, "cgroup.subtree_control"), "+"+name)
 		if writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+name) == nil {
 			c.have = append(c.have, name)
 		}
@@ -71,6 +89,35 @@ func (c *cgroups) findV2() {
 	if len(c.have) > 0 {
 		c.v2 = dir
 	}
+}
+
+// moveServer moves every process of a group into a child of it.
+func moveServer(top string) error {
+	dir := filepath.Join(top, "server")
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the kernel's own mode for groups
+		return fmt.Errorf("making the server's control group: %w", err)
+	}
+	data, err := os.ReadFile(filepath.Join(top, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("reading the control group: %w", err)
+	}
+	for _, pid := range strings.Fields(string(data)) {
+		if err := writeFile(filepath.Join(dir, "cgroup.procs"), pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("moving process %s into the server's control group: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// label names what enforces limits.
+func (c *cgroups) label() string {
+	switch {
+	case len(c.have) == 0:
+		return "none"
+	case c.v2 != "":
+		return "control group, version 2 (experimental)"
+	}
+	return "control group, version 1"
 }
 
 // canMake tries it: a read-only mount or a missing right shows only then.

@@ -66,8 +66,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		nil, pipe(&p.status, true), pipe(&p.release, false), pipe(&p.verdict, true),
 		data("passwd", []byte(passwd)), data("group", []byte(groups)),
 	}
-	if p.direct {
-		f.shared = p.backend.stub
+	if p.stub != nil {
+		f.shared = p.stub
 		f.extra = append(f.extra, f.shared) // 9
 	}
 	add := func(name string, b []byte) {
@@ -100,8 +100,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 // it once it is let go, and the variables that bubblewrap sets for it.
 func (p *bwrapProcess) firstProgram(env []run.EnvVar, command []string) (plain []run.EnvVar, words []string, err error) {
 	own := func(e run.EnvVar) bool { return e.Name == "PWD" } // bubblewrap sets its own
-	if p.backend.stub != nil && !slices.ContainsFunc(env, own) {
-		p.direct = true
+	if stub := p.backend.stub.Load(); stub != nil && !slices.ContainsFunc(env, own) {
+		p.stub = stub
 		return env, slices.Concat([]string{stubPath}, candidates(command[0], env), []string{""}), nil
 	}
 	plain, odd := oddEnv(env)

@@ -41,7 +41,7 @@ type bwrapProcess struct {
 	first, command                           *pidfd
 	namespace                                uint64 // inode of its process namespace
 	group                                    *group
-	direct                                   bool // the small program becomes the command, not the shell
+	stub                                     *os.File // the small program, if that becomes the command and not the shell
 
 	exited chan struct{} // bubblewrap has ended and was reaped
 	goneAt time.Time     // valid once exited is closed
@@ -128,7 +128,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 // goAhead is what lets a waiting command go: to the small program the limits
 // of each process, which the shell has in its script.
 func (p *bwrapProcess) goAhead() []byte {
-	if !p.direct {
+	if p.stub == nil {
 		return []byte("\n")
 	}
 	have := p.backend.cgroups
@@ -174,7 +174,7 @@ func (p *bwrapProcess) explain(ctx context.Context, cause error) error {
 	_ = p.stderr.SetReadDeadline(time.Now().Add(time.Second))
 	words, _ := io.ReadAll(io.LimitReader(p.stderr, 4<<10))
 	if text := strings.TrimSpace(string(words)); text != "" {
-		return run.Errorf(run.Unavailable, "the sandbox could not be made: %s", remedy(text, p.spec.Workspace, p.backend))
+		return run.Errorf(run.Unavailable, "the sandbox could not be made: %w", p.backend.diagnose(text, p.spec.Workspace))
 	}
 	if cause == nil {
 		cause = errors.New("it broke off")
