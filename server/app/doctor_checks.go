@@ -62,9 +62,9 @@ func (d *doctorCommand) data() (f finding, undo func()) {
 		}
 		made = append(made, p)
 	}
-	before, err := os.Stat(dir)
+	before, absent := os.Stat(dir)
 	undo = func() {
-		if now, e := os.Stat(dir); err == nil && e == nil && now.Mode() != before.Mode() {
+		if now, err := os.Stat(dir); absent == nil && err == nil && now.Mode() != before.Mode() {
 			_ = os.Chmod(dir, before.Mode().Perm()) // the server would have opened it
 		}
 		for _, p := range made {

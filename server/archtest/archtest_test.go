@@ -65,7 +65,9 @@ var testRules = map[string][]string{
 	"db/pgtest":    {},
 	"db/storetest": {"runtime/run", "runtime/engine", "db/pgtest"},
 	"server/e2e":   {}, // drives the built binary
-	"server/bench": {}, // tests only
+	// A Docker daemon and an image for tests.
+	"runtime/dockertest": {},
+	"server/bench":       {}, // tests only
 }
 
 // foreign forbids packages from outside where they would leak.

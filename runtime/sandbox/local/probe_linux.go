@@ -118,8 +118,8 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 	groups := b.cgroups.label()
 	remedy := "run weir as root, or with a control group of its own: systemd-run --user --scope -p Delegate=yes weir serve"
 	switch {
-	case b.root && b.machine.container:
-		remedy = "make the control groups writable in the container: docker run -v /sys/fs/cgroup:/sys/fs/cgroup"
+	case b.machine.container:
+		remedy = "start the container, as root, with the control groups: docker run -v /sys/fs/cgroup:/sys/fs/cgroup"
 	case b.root:
 		remedy = "mount the control groups: a system with systemd does at its start"
 	}
