@@ -86,9 +86,11 @@ func (c *cgroups) findV2(root, own string, uid int) {
 			c.have = append(c.have, name)
 		}
 	}
-	if len(c.have) > 0 {
-		c.v2 = dir
+	if len(c.have) == 0 {
+		_ = os.Remove(dir) // refused while another server uses it
+		return
 	}
+	c.v2 = dir
 }
 
 // moveServer moves every process of a group into a child of it.

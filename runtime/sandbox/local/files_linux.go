@@ -106,7 +106,7 @@ func (p *bwrapProcess) firstProgram(env []run.EnvVar, command []string) (plain [
 	}
 	plain, odd := oddEnv(env)
 	have := p.backend.cgroups
-	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@" 5<&- 6>&-`
+	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@"`
 	if len(script) >= maxEnvString {
 		return nil, nil, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
 	}

@@ -77,7 +77,7 @@ func (b *Bubblewrap) probe(ctx context.Context) (version string, err error) {
 	defer os.RemoveAll(dir) //nolint:errcheck // a folder without files
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	if err = b.try(ctx, dir); err == nil || b.stub.Load() == nil || errors.As(err, new(*sandbox.Problem)) {
+	if err = b.try(ctx, dir); err == nil || b.stub.Load() == nil {
 		return version, err
 	}
 	// The small program may be what this machine does not take.

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -89,22 +88,28 @@ func bareBwrap(b *testing.B, back *Bubblewrap, spec sandbox.Spec) (*exec.Cmd, fu
 
 func benchSpec(b *testing.B) sandbox.Spec {
 	b.Helper()
-	top, err := os.MkdirTemp("", "weir-bench-")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = os.RemoveAll(top) })
-	dir := filepath.Join(top, "w"+strconv.Itoa(os.Getpid()))
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // the sandbox's user walks here
-		b.Fatal(err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
 	return sandbox.Spec{
-		Execution: run.NewExecutionID(), Run: run.NewID(), Replica: "bench", Stage: "train", Workspace: dir, Command: benchCommand,
+		Execution: run.NewExecutionID(), Run: run.NewID(), Replica: "bench", Stage: "train", Workspace: benchFolder(b), Command: benchCommand,
 		Limits: sandbox.Limits{Timeout: time.Minute, Grace: time.Second, MemoryMiB: 2048, CPUs: 2, PIDs: 256, DiskMiB: 1024, MaxOutputBytes: 64 << 20},
 	}
+}
+
+// benchFolder is a workspace that the sandbox's user can reach.
+func benchFolder(t testing.TB) string {
+	t.Helper()
+	top, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // the sandbox's user passes here
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "workspace")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func took(b *testing.B, f func() error) time.Duration {

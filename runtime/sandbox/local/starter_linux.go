@@ -2,9 +2,13 @@ package local
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 var errClosed = errors.New("the sandbox backend is closed")
@@ -26,6 +30,7 @@ type job struct {
 }
 
 func newStarter() *starter {
+	keepInherited()
 	s := &starter{jobs: make(chan job), closed: make(chan struct{})}
 	s.done.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
@@ -60,4 +65,19 @@ func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
 func (s *starter) close() {
 	s.once.Do(func() { close(s.closed) })
 	s.done.Wait()
+}
+
+// keepInherited keeps from every child what this process itself was given
+// besides its standard files: what it opens is kept from them already.
+func keepInherited() {
+	const first, last = 3, 1<<31 - 1
+	if unix.CloseRange(first, last, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	entries, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
 }

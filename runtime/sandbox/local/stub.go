@@ -12,7 +12,8 @@ import (
 // says that it is ready on descriptor 6, waits for a line on descriptor 5 (its
 // end means that the server is gone) while the server sets its limits, tells the
 // errno of a command that is missing or denied (no exit code could) and is then
-// replaced by the command.
+// replaced by the command. Redirections of that last exec would leave a copy of
+// the descriptors in it.
 const stub = `printf r >&6
 read -r weir_stub_go <&5 || exit 125
 weir_stub_file=
@@ -30,6 +31,7 @@ case $1 in
 esac
 if [ -z "$weir_stub_file" ]; then printf '\002' >&6; exit 127; fi
 if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then printf '\015' >&6; exit 126; fi
+exec 5<&- 6>&-
 `
 
 // execute is the shell's word for becoming the command. Variables that a shell
