@@ -36,7 +36,7 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 	cd web && npm run codegen && npm run build
 
 bench: ## Measure Weir against what it stands on; fails over the limits
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
 
 soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store
 	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirhq/weir/db/migrations"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -69,7 +70,7 @@ func checkSQLite(ctx context.Context, dir string) (Health, error) {
 	} else if err := f.Close(); err != nil {
 		return h, fmt.Errorf("looking at %s: %w", s.dbFile, err)
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: s.dbFile}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: s.dbFile}).EscapedPath()+"?mode=rw&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
 	if err != nil {
 		return h, fmt.Errorf("opening %s: %w", s.dbFile, err)
 	}
@@ -86,7 +87,7 @@ func checkSQLite(ctx context.Context, dir string) (Health, error) {
 	if result != "ok" {
 		return h, s.damaged(result, nil)
 	}
-	return h, nil
+	return h, migrations.Known(ctx, db, "sqlite")
 }
 
 func checkPostgres(ctx context.Context, url string) (Health, error) {
@@ -114,7 +115,7 @@ func checkPostgres(ctx context.Context, url string) (Health, error) {
 	if !may {
 		return h, run.Errorf(run.Unavailable, "PostgreSQL %s cannot be used: the user %s may not create tables; grant it: psql -d %s -c 'GRANT CREATE ON SCHEMA public TO \"%s\"'", t.name(), t.user, t.database, t.user)
 	}
-	return h, nil
+	return h, migrations.Known(ctx, db.DB, "postgres")
 }
 
 func newEnough(t pgTarget, version int) error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -32,7 +33,11 @@ const (
 func (d *doctorCommand) examine(ctx context.Context, getenv func(string) string) []finding {
 	cfg := d.Serve
 	if err := cfg.Check(getenv); err != nil {
-		return []finding{wrong("settings", err)}
+		f := wrong("settings", err)
+		if f.Remedy == "" {
+			f.Remedy = "weir serve --help tells what it takes"
+		}
+		return []finding{f}
 	}
 	d.Serve = cfg
 	data, undo := d.data()
@@ -42,11 +47,14 @@ func (d *doctorCommand) examine(ctx context.Context, getenv func(string) string)
 	return append(found, d.database(ctx), d.port(ctx), d.agents(), clock())
 }
 
-// wrong makes a problem of an error whose last part says what to do.
+// advice is the end of an error that says what to do.
+var advice = regexp.MustCompile(`; [^;]+$|: (set|stop|choose|check|give|put|name|make|free|close) [^:]+$`)
+
+// wrong makes a problem of an error of serve, whose last part says what to do.
 func wrong(check string, err error) finding {
 	f := finding{Check: check, Verdict: problem, What: err.Error(), Meaning: "weir serve does not start"}
-	if i := strings.LastIndex(f.What, "; "); i > 0 {
-		f.What, f.Remedy = f.What[:i], f.What[i+2:]
+	if at := advice.FindStringIndex(f.What); at != nil {
+		f.What, f.Remedy = f.What[:at[0]], f.What[at[0]+2:]
 	}
 	return f
 }
@@ -165,7 +173,7 @@ func (d *doctorCommand) python(ctx context.Context, b sandbox.Backend) finding {
 	f := finding{Check: "python3", Verdict: warning, Meaning: "runs with code fail; runs with a command work"}
 	dir, err := os.MkdirTemp(d.Data, "weir-doctor-")
 	if err != nil {
-		f.What = fmt.Sprintf("not tried: %v", cause(err))
+		f.What, f.Remedy = fmt.Sprintf("not tried: %v", cause(err)), "mend the data folder first"
 		return f
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
@@ -227,11 +235,7 @@ func (d *doctorCommand) database(ctx context.Context) finding {
 func (d *doctorCommand) port(ctx context.Context) finding {
 	l, err := listen(ctx, d.Listen)
 	if err != nil {
-		f := wrong("port", err)
-		if at := strings.LastIndex(f.What, ": "); f.Remedy == "" && at > 0 {
-			f.What, f.Remedy = f.What[:at], f.What[at+2:]
-		}
-		return f
+		return wrong("port", err)
 	}
 	_ = l.Close()
 	f := finding{Check: "port", Verdict: fine, What: d.Listen + " is free"}

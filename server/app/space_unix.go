@@ -10,5 +10,5 @@ func freeSpace(dir string) (uint64, bool) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, false
 	}
-	return uint64(st.Bavail) * uint64(st.Bsize), true //nolint:gosec,unconvert // neither is negative, and the types differ by system
+	return uint64(st.Bavail) * uint64(st.Bsize), true //nolint:unconvert // the types differ by system
 }

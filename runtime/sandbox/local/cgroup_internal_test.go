@@ -25,7 +25,7 @@ func tree(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as the kernel has it
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -148,7 +148,7 @@ func unified(t *testing.T) string {
 			continue
 		}
 		top := filepath.Join(dir, "weir-test-"+strconv.Itoa(os.Getpid()))
-		if err := os.Mkdir(top, 0o755); err != nil { //nolint:gosec // as the kernel has it
+		if err := os.Mkdir(top, 0o755); err != nil {
 			continue
 		}
 		t.Cleanup(func() {

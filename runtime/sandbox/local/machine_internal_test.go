@@ -44,12 +44,12 @@ func fakeBwrap(t *testing.T, version, words string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	if err := os.Chmod(top, 0o755); err != nil { //nolint:gosec // the sandbox's user executes what lies in it
+	if err := os.Chmod(top, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(top, "bwrap")
 	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo bubblewrap " + version + "; exit; fi\ncat >&2 <<'END'\n" + words + "\nEND\nexit 1\n"
-	if err := os.WriteFile(file, []byte(script), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -69,35 +69,43 @@ func TestProbeKnowsTheRemedies(t *testing.T) {
 		"apparmor": {system(ubuntu), false, "0.9.0", uidMap, []string{"AppArmor forbids user namespaces", "setting up uid map"}, "weir-bwrap"},
 		"apparmor, network": {
 			system(ubuntu), true, "0.9.0", loopback,
-			[]string{"AppArmor", "RTM_NEWADDR"}, "apparmor_parser -r",
+			[]string{"AppArmor", "RTM_NEWADDR"},
+			"apparmor_parser -r",
 		},
 		"in docker": {
 			system(debian, ".dockerenv"), true, "0.8.0", noNamespace,
-			[]string{"this container forbids user namespaces"}, "docker run --security-opt seccomp=unconfined",
+			[]string{"this container forbids user namespaces"},
+			"docker run --security-opt seccomp=unconfined",
 		},
 		"in podman": {
 			system(debian, "run/.containerenv"), true, "0.8.0", noNamespace,
-			[]string{"this container"}, "outside of the container",
+			[]string{"this container"},
+			"outside of the container",
 		},
 		"in kubernetes": {
 			system(debian, "proc/1/cgroup=0::/kubepods/pod1\n"), true, "0.8.0", uidMap,
-			[]string{"this container"}, "outside of the container",
+			[]string{"this container"},
+			"outside of the container",
 		},
 		"masked proc": {
 			system(debian, ".dockerenv"), false, "0.8.0", maskedProc,
-			[]string{"hides parts of /proc"}, "systempaths=unconfined",
+			[]string{"hides parts of /proc"},
+			"systempaths=unconfined",
 		},
 		"sysctl of Debian": {
 			system(debian, "proc/sys/kernel/unprivileged_userns_clone=0\n"), false, "0.8.0", noNamespace,
-			[]string{"this system forbids user namespaces"}, "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+			[]string{"this system forbids user namespaces"},
+			"sudo sysctl -w kernel.unprivileged_userns_clone=1",
 		},
 		"sysctl of all": {
 			system(debian, "proc/sys/user/max_user_namespaces=0\n"), true, "0.8.0", noNamespace,
-			[]string{"this system forbids"}, "sysctl -w user.max_user_namespaces=15000",
+			[]string{"this system forbids"},
+			"sysctl -w user.max_user_namespaces=15000",
 		},
 		"sysctl of Ubuntu": {
 			system(ubuntu, "proc/sys/kernel/apparmor_restrict_unprivileged_userns=1\n"), true, "0.9.0", noNamespace,
-			[]string{"this system forbids"}, "apparmor_parser",
+			[]string{"this system forbids"},
+			"apparmor_parser",
 		},
 		"no reason to be seen": {system(debian), true, "0.8.0", noNamespace, []string{"this system forbids"}, "unshare --user true"},
 		"nested":               {system(debian), false, "0.8.0", nested, []string{"another sandbox"}, "sudo sysctl -w user.max_user_namespaces=15000"},
@@ -206,17 +214,17 @@ func TestProbeRefusesAPlaceThatItsUserCannotReach(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
 	data := filepath.Join(top, "closed", "data")
-	if err := os.MkdirAll(data, 0o711); err != nil { //nolint:gosec // as the server makes it
+	if err := os.MkdirAll(data, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // open to all but for what is tested
+	if err := os.Chmod(top, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	b.opts.Place = data
 	if st := b.Probe(t.Context()); !st.Available {
 		t.Fatalf("an open place: %s", st.Reason)
 	}
-	if err := os.Chmod(filepath.Dir(data), 0o700); err != nil { //nolint:gosec // a folder
+	if err := os.Chmod(filepath.Dir(data), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	st := b.Probe(t.Context())
@@ -246,11 +254,11 @@ func TestAWorkspaceIsItsUsersOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // as the server makes it
+	if err := os.Chmod(top, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(top, "workspace")
-	if err := os.Mkdir(dir, 0o777); err != nil { //nolint:gosec // to be closed
+	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.try(t.Context(), dir); err != nil {

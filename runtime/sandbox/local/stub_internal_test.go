@@ -36,7 +36,7 @@ func TestTheCommandIsExecuted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(inherited) //nolint:errcheck // a copy
+	defer unix.Close(inherited)
 	small, shell := probed(t), probed(t)
 	if small.stub.Load() == nil {
 		t.Skip("SKIPPED: the small program does not run here")
@@ -53,11 +53,11 @@ func TestTheCommandIsExecuted(t *testing.T) {
 			if file == "text" {
 				mode = 0o644
 			}
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), mode); err != nil { //nolint:gosec // programs
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), mode); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil { //nolint:gosec // holds programs
+		if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Symlink("../run", filepath.Join(dir, "bin", "mine")); err != nil {
