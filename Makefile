@@ -36,7 +36,7 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 	cd web && npm run codegen && npm run build
 
 bench: ## Measure Weir against what it stands on; fails over the limits
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
 
 # Two at a time, one core each. A finding is written to testdata/fuzz: commit it.
 FUZZTIME ?= 10s

@@ -68,8 +68,10 @@ var testRules = map[string][]string{
 	"db/storetest": {"runtime/run", "runtime/engine", "db/pgtest"},
 	// What every backend has to get right; judges what it is shown.
 	"runtime/sandbox/sandboxtest": {"runtime/run"},
-	"server/e2e":                  {}, // drives the built binary
-	"server/bench":                {}, // tests only
+	// A Docker daemon and an image for tests.
+	"runtime/dockertest": {},
+	"server/e2e":         {}, // drives the built binary
+	"server/bench":       {}, // tests only
 }
 
 // foreign forbids packages from outside where they would leak.
