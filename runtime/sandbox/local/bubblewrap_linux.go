@@ -21,6 +21,7 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
+	disks   disks
 
 	mu     sync.Mutex
 	status *sandbox.Status // what the probe found; nil before
@@ -92,7 +93,11 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err := b.own(spec.Workspace); err != nil {
 		return nil, err
 	}
-	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &bwrapProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
 			err = p.abandon(err)

@@ -37,5 +37,15 @@ func killTree(_ int, execution string, limit time.Duration) []int {
 	return alive
 }
 
+// DiskUse implements sandbox.DiskMeter.
+func (p *plainProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
+	return p.meter.use(ctx, limit, func() []int {
+		if p.over {
+			return nil
+		}
+		return withLabel(labelExecution + "=" + string(p.spec.Execution) + "\x00")
+	})
+}
+
 // Reap implements sandbox.Backend.
 func (b *Plain) Reap(ctx context.Context, replica string) ([]int, error) { return reap(ctx, replica) }

@@ -26,6 +26,7 @@ import (
 type Plain struct {
 	opts    Options
 	starter *starter
+	disks   disks
 
 	mu     sync.Mutex
 	live   map[*plainProcess]struct{}
@@ -100,8 +101,12 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err := noGPU(spec); err != nil {
 		return nil, err
 	}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
 	env := b.env(spec)
-	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
+	p := &plainProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{})}
 	command := spec.Command
 	if spec.Code != "" {
 		if command, err = p.writeCode(b.python()); err != nil {
@@ -178,12 +183,14 @@ type plainProcess struct {
 	backend        *Plain
 	spec           sandbox.Spec
 	started        sandbox.Started
+	meter          *meter
 	code           string // path of the Python file, relative to the workspace
 	stdout, stderr *os.File
 	cmd            *exec.Cmd
 	exited         chan struct{} // the command has ended
 	goneAt         time.Time     // valid once exited is closed
 	free           sync.Once
+	over           bool // Wait has ended what was left
 }
 
 // writeCode puts Python code into the workspace's .weir folder.
@@ -299,6 +306,7 @@ func (p *plainProcess) Wait() (sandbox.Exit, error) {
 	case <-time.After(goneWait):
 		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
 	}
+	p.over = true
 	p.cleanUp()
 	if len(e.Survivors) == 0 {
 		e.SandboxGoneAt = time.Now()

@@ -35,6 +35,7 @@ type bwrapProcess struct {
 	backend *Bubblewrap
 	spec    sandbox.Spec
 	started sandbox.Started
+	meter   *meter
 
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
@@ -184,6 +185,24 @@ func (p *bwrapProcess) Stderr() io.Reader { return p.stderr }
 
 // Exited implements sandbox.Process.
 func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
+
+// DiskUse implements sandbox.DiskMeter.
+func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
+	return p.meter.use(ctx, limit, p.members)
+}
+
+// members gives the processes inside.
+func (p *bwrapProcess) members() []int {
+	select {
+	case <-p.exited:
+		return nil // its namespace has ended before it
+	default:
+	}
+	if pids, ok := p.group.members(); ok {
+		return pids
+	}
+	return inNamespace(p.namespace)
+}
 
 // Stop sends TERM to the command. bubblewrap itself would answer a TERM by
 // killing everything at once.
