@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -105,5 +106,11 @@ func (x *execution) tellDisk(res *Result) {
 
 // DiskWords says how much the workspace held and how much it may hold.
 func (r Result) DiskWords() string {
-	return fmt.Sprintf("it held at least %d MiB, and sandbox.diskMiB is %d", (r.DiskUse+1<<20-1)>>20, r.DiskLimit>>20)
+	return DiskWords(r.DiskUse, r.DiskLimit)
+}
+
+// DiskWords says that a workspace is over its limit.
+func DiskWords(use, limit int64) string {
+	// Rounded up, so that it does not look as if it were within.
+	return fmt.Sprintf("%.1f MiB were counted, and sandbox.diskMiB is %d", math.Ceil(float64(use)/(1<<20)*10)/10, limit>>20)
 }

@@ -155,8 +155,8 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	gone := x.untilExit(ctx, o.Hurry)
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
-	stopWatch()
 	exit, waitErr := x.proc.Wait()
+	stopWatch() // later: a look at a process may last until that has ended
 	x.lastDiskLook(ctx)
 
 	res := Result{

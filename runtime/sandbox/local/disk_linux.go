@@ -20,6 +20,13 @@ const (
 	// maxLinked bounds how many files with several names are remembered, to be
 	// counted once; beyond it each name counts in full.
 	maxLinked = 1 << 18
+	// blindLooks is how many looks in a row something must have been hidden until
+	// the free space of the file system decides. Descriptors on their way from one
+	// process to another are hidden for a moment, and space is lost to others, too.
+	blindLooks = 20
+	// unknownShare is the part of the limit that a file counts whose size the
+	// server may not ask for.
+	unknownShare = 64
 )
 
 // errEnough ends a walk that has found more than the limit.
@@ -73,13 +80,14 @@ type meter struct {
 	disks     *disks
 	workspace string
 	free      int64 // bytes of the file system when the execution started
+	blind     int   // looks in a row that something was hidden from
 }
 
 // gauge is one measurement.
 type gauge struct {
 	limit, bytes int64
 	linked       map[fileID]struct{}
-	blind        bool // something could not be measured
+	blind        bool // something was hidden
 }
 
 func (g *gauge) add(st *unix.Stat_t) error {
@@ -107,27 +115,27 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 	}
 	m.free = freeBytes(m.workspace)
 	limit := spec.Limits.DiskMiB << 20
-	use, err := m.use(ctx, limit, nil)
+	use, err := m.use(ctx, limit, 0, nil)
 	if err != nil {
 		return nil, fmt.Errorf("measuring the workspace: %w", err)
 	}
 	if use > limit {
-		return nil, run.Errorf(run.Invalid, "the workspace holds at least %d MiB already, and sandbox.diskMiB is %d: raise it, delete files of the workspace, or use a new session",
-			(use+1<<20-1)>>20, spec.Limits.DiskMiB)
+		return nil, run.Errorf(run.Invalid, "the workspace is over its disk limit before the command starts: %s; raise that, delete files of the workspace, or use a new session",
+			sandbox.DiskWords(use, limit))
 	}
 	return m, nil
 }
 
 // use gives the bytes on disk of what the workspace holds and of what these
-// processes keep. Every name counts 4 KiB at least, a file with several names is
+// processes keep, and those that are known already. Every name counts 4 KiB at least, a file with several names is
 // counted once. Counting ends over the limit.
-func (m *meter) use(ctx context.Context, limit int64, processes func() []int) (int64, error) {
+func (m *meter) use(ctx context.Context, limit, known int64, processes func() []int) (int64, error) {
 	give, err := m.disks.take(ctx, m.workspace)
 	if err != nil {
 		return 0, err
 	}
 	defer give()
-	g := &gauge{limit: limit, linked: map[fileID]struct{}{}}
+	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
 	var top unix.Stat_t
 	if err := unix.Lstat(m.workspace, &top); err != nil {
 		return 0, fmt.Errorf("looking at the workspace: %w", err)
@@ -144,9 +152,11 @@ func (m *meter) use(ctx context.Context, limit int64, processes func() []int) (i
 	if err != nil && !errors.Is(err, errEnough) {
 		return 0, err
 	}
-	// What cannot be measured is judged by the file system: it can only be over the
-	// limit if that has lost as much.
-	if g.blind && m.free > 0 {
+	if m.blind++; !g.blind {
+		m.blind = 0
+	}
+	// What hides can only be over the limit if the file system has lost as much.
+	if m.blind >= blindLooks && m.free > 0 {
 		g.bytes = max(g.bytes, m.free-freeBytes(m.workspace))
 	}
 	return g.bytes, nil

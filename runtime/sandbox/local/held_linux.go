@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -53,6 +54,8 @@ type held struct {
 	seen   map[fileID]struct{}
 	left   int   // descriptors and mappings that may still be looked at
 	maps   int64 // bytes about mappings that may still be read
+
+	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
 }
 
 func (h *held) descriptors(proc string) error {
@@ -127,8 +130,7 @@ func carries(proc, fd string) bool {
 	return false
 }
 
-// mappings finds the deleted files that are only mapped. A server that is not
-// root may not look at them: then it knows only that there is one.
+// mappings finds the deleted files that are only mapped.
 func (h *held) mappings(proc string) error {
 	f, err := os.Open(proc + "/maps")
 	if err != nil {
@@ -166,17 +168,62 @@ func (h *held) mapped(proc string, line []byte) error {
 	if h.left--; h.left < 0 {
 		return errTooManyHeld
 	}
-	if bytes.Equal(f[3], []byte("00:01")) {
-		return nil // the kernel's own files in memory: shared memory without a name
-	}
 	path := filepath.Join(proc, "map_files", string(f[0]))
 	var st unix.Stat_t
 	switch err := unix.Stat(path, &st); {
 	case err == nil:
 		return h.nameless(&st, path)
 	case errors.Is(err, unix.ENOENT): // unmapped meanwhile
-	default:
-		h.blind = true
+	default: // only root may ask
+		return h.unknown(proc, f)
 	}
 	return nil
+}
+
+// unknown counts a file of which only its mapping is known: as far as that
+// reaches, and at least a part of the limit, so that there cannot be many.
+func (h *held) unknown(proc string, f [][]byte) error {
+	var from, to, offset, ino uint64
+	if _, err := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); err != nil {
+		h.blind = true
+		return nil
+	}
+	if h.memory == nil {
+		h.memory = memoryDevices(proc, h.device)
+	}
+	if h.memory[string(f[3])] {
+		return nil
+	}
+	id := fileID{h.device, ino}
+	if _, again := h.seen[id]; again {
+		return nil
+	}
+	h.seen[id] = struct{}{}
+	return h.add(&unix.Stat_t{Ino: ino, Nlink: 0, Mode: unix.S_IFREG, Blocks: int64(max(offset+to-from, uint64(h.limit/unknownShare)) / 512)})
+}
+
+// memoryDevices gives the devices of the files in memory that a process can
+// have mapped, other than that of its workspace.
+func memoryDevices(proc string, workspace uint64) map[string]bool {
+	devices := map[string]bool{}
+	add := func(st *unix.Stat_t) {
+		if st.Dev != workspace {
+			devices[fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))] = true
+		}
+	}
+	var st unix.Stat_t
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		var fs unix.Statfs_t
+		if path := proc + "/root" + dir; unix.Statfs(path, &fs) == nil && inMemory(&fs) && unix.Stat(path, &st) == nil {
+			add(&st)
+		}
+	}
+	// Shared memory without a name is on the kernel's own mount, as this is.
+	if f, err := memfd("device", nil); err == nil {
+		if unix.Fstat(int(f.Fd()), &st) == nil {
+			add(&st)
+		}
+		_ = f.Close()
+	}
+	return devices
 }

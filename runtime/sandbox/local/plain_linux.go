@@ -39,8 +39,8 @@ func killTree(_ int, execution string, limit time.Duration) []int {
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *plainProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, func() []int {
-		if p.over {
+	return p.meter.use(ctx, limit, 0, func() []int {
+		if p.over.Load() {
 			return nil
 		}
 		return withLabel(labelExecution + "=" + string(p.spec.Execution) + "\x00")

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -190,7 +191,7 @@ type plainProcess struct {
 	exited         chan struct{} // the command has ended
 	goneAt         time.Time     // valid once exited is closed
 	free           sync.Once
-	over           bool // Wait has ended what was left
+	over           atomic.Bool // Wait has ended what was left
 }
 
 // writeCode puts Python code into the workspace's .weir folder.
@@ -233,7 +234,7 @@ func (p *plainProcess) start(command []string, env []run.EnvVar) error {
 	defer errW.Close() //nolint:errcheck // the child has its own
 	p.stderr = errR
 	plain, odd := oddEnv(env)
-	script := ulimits(p.spec.Limits, true, false) + execute(odd) + `"$@"`
+	script := "ulimit -c 0 2>/dev/null\n" + ulimits(p.spec.Limits, true, false) + execute(odd) + `"$@"`
 	p.cmd = &exec.Cmd{
 		Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "weir"}, command...),
 		Dir: p.spec.Workspace, Stdout: outW, Stderr: errW, SysProcAttr: plainAttr(),
@@ -306,7 +307,7 @@ func (p *plainProcess) Wait() (sandbox.Exit, error) {
 	case <-time.After(goneWait):
 		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
 	}
-	p.over = true
+	p.over.Store(true)
 	p.cleanUp()
 	if len(e.Survivors) == 0 {
 		e.SandboxGoneAt = time.Now()

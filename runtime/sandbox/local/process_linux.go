@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +41,7 @@ type bwrapProcess struct {
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
 	first, command                           *pidfd
+	child                                    int    // process id of first
 	namespace                                uint64 // inode of its process namespace
 	group                                    *group
 
@@ -87,7 +89,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	p.namespace = info.Namespace
+	p.child, p.namespace = info.Child, info.Namespace
 	if p.first, err = openPidfd(info.Child); err != nil {
 		return p.explain(ctx, err)
 	}
@@ -104,7 +106,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if err := p.restrict(info.Child, pid); err != nil {
 		return err
 	}
-	if _, err := p.release.WriteString("go\n"); err != nil {
+	if _, err := p.release.WriteString(forbidCores(pid)); err != nil {
 		return p.explain(ctx, err)
 	}
 	word, err := verdicts.ReadString('\n')
@@ -154,6 +156,17 @@ func (p *bwrapProcess) restrict(first, command int) error {
 	return nil
 }
 
+// forbidCores forbids core dumps to a command that waits and gives the word
+// that lets it go. A limit of 0 forbids only the file, not a program of the host
+// that the kernel starts to take the dump; 1 forbids both, but only the server
+// can set it, where it may.
+func forbidCores(pid int) string {
+	if unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}, nil) != nil {
+		return "ulimit\n"
+	}
+	return "go\n"
+}
+
 // explain says why a start failed, as far as bubblewrap's own words tell.
 func (p *bwrapProcess) explain(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
@@ -188,7 +201,25 @@ func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, p.members)
+	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, p.members)
+}
+
+// namesInMemory counts the files in /tmp and /dev/shm where no memory limit
+// does: their sizes are bounded, their number would be so by half the machine's
+// memory only.
+func (p *bwrapProcess) namesInMemory() int64 {
+	if p.backend.cgroups.has("memory") {
+		return 0
+	}
+	var n int64
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		var fs unix.Statfs_t
+		// Neither can be replaced: what is around them is read-only.
+		if unix.Statfs("/proc/"+strconv.Itoa(p.child)+"/root"+dir, &fs) == nil && fs.Files > fs.Ffree {
+			n += int64(fs.Files - fs.Ffree)
+		}
+	}
+	return n
 }
 
 // members gives the processes inside.

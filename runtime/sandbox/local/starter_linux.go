@@ -2,9 +2,15 @@ package local
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 var errClosed = errors.New("the sandbox backend is closed")
@@ -31,13 +37,31 @@ func newStarter() *starter {
 		for {
 			select {
 			case j := <-s.jobs:
-				j.err <- j.cmd.Start()
+				j.err <- startClosed(j.cmd)
 			case <-s.closed:
 				return
 			}
 		}
 	})
 	return s
+}
+
+// startClosed starts cmd with the descriptors that it names and no other: the
+// server may have got some from who started it, and libraries may open some,
+// that would go on to every child.
+func startClosed(cmd *exec.Cmd) error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fds, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
+		if err != nil {
+			return fmt.Errorf("listing the server's descriptors: %w", err)
+		}
+		for _, f := range fds {
+			if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+				unix.CloseOnExec(fd)
+			}
+		}
+	}
+	return cmd.Start()
 }
 
 // start starts cmd and returns when it is running or has failed.
