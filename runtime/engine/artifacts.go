@@ -38,13 +38,18 @@ var errTooMuch = errors.New("the workspace holds more than is looked at")
 // but folders. visit returns false to end it.
 func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.FileInfo) bool) error {
 	left := maxWalked
-	_, err := w.walkDir(ctx, ".", 0, &left, visit)
+	deep := false
+	_, err := w.walkDir(ctx, ".", 0, &left, &deep, visit)
+	if err == nil && deep {
+		err = errTooMuch
+	}
 	return err
 }
 
-func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, visit func(string, fs.FileInfo) bool) (bool, error) {
+func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, deep *bool, visit func(string, fs.FileInfo) bool) (bool, error) {
 	if depth > maxDepthDirs {
-		return true, errTooMuch
+		*deep = true // the others are listed all the same
+		return true, nil
 	}
 	names, cut, err := w.list(dir, left)
 	if err != nil {
@@ -60,7 +65,7 @@ func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *in
 		case err != nil: // gone meanwhile
 			continue
 		case info.IsDir():
-			more, err := w.walkDir(ctx, full, depth+1, left, visit)
+			more, err := w.walkDir(ctx, full, depth+1, left, deep, visit)
 			if err != nil || !more {
 				return more, err
 			}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -67,7 +68,7 @@ func (x *execution) watchDisk(ctx context.Context) (stop func()) {
 func (x *execution) lookAtDisk(ctx context.Context, m DiskMeter) bool {
 	use, err := m.DiskUse(ctx, x.diskLimit())
 	if err != nil {
-		if ctx.Err() == nil {
+		if !errors.Is(ctx.Err(), context.Canceled) {
 			x.diskErr = err
 		}
 		return false
@@ -97,7 +98,7 @@ func (x *execution) lastDiskLook(ctx context.Context) {
 func (x *execution) tellDisk(res *Result) {
 	if res.Class == run.ClassDiskLimit {
 		res.DiskUse, res.DiskLimit = x.diskUse, x.diskLimit()
-		res.Warnings = append(res.Warnings, "the workspace was over its disk limit: "+res.DiskWords()+"; the command had no grace, and its files are as they were")
+		res.Warnings = append(res.Warnings, "the workspace was over its disk limit: "+res.DiskWords())
 	}
 	if x.diskErr != nil {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the size of the workspace could not be watched all the time: %v", x.diskErr))

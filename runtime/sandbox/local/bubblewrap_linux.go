@@ -90,7 +90,7 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.own(spec.Workspace); err != nil {
+	if err := b.own(ctx, spec.Workspace); err != nil {
 		return nil, err
 	}
 	meter, err := b.disks.meter(ctx, spec)
@@ -151,7 +151,7 @@ func (b *Bubblewrap) leave(p *bwrapProcess) {
 // own gives a workspace to the sandbox's user: files that the server has put
 // there belong to root and could not be changed. It happens once, when the
 // folder changes hands.
-func (b *Bubblewrap) own(workspace string) error {
+func (b *Bubblewrap) own(ctx context.Context, workspace string) error {
 	info, err := os.Lstat(workspace)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -165,12 +165,7 @@ func (b *Bubblewrap) own(workspace string) error {
 	if !b.root || !ok || int(st.Uid) == b.uid {
 		return nil
 	}
-	root, err := os.OpenRoot(workspace)
-	if err != nil {
-		return fmt.Errorf("opening the workspace: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // opened for reading
-	if err := chownTree(root, b.uid); err != nil {
+	if err := chownTree(ctx, workspace, b.uid); err != nil {
 		return fmt.Errorf("giving the workspace to user id %d: %w", b.uid, err)
 	}
 	return nil

@@ -208,7 +208,7 @@ func exactStatus() bool {
 }
 
 // childTests are what a server that is no root must hold as well.
-const childTests = "^(TestRedTeam.*|TestTheDiskLimit.*|TestClosedFoldersStayClosed|TestCases|TestNothingOfTheHostCanBeChanged)$"
+const childTests = "^(TestRedTeam.*|TestTheDiskLimit.*|TestTheLabelOfPlainIsTrue|TestClosedFoldersStayClosed|TestCases|TestNothingOfTheHostCanBeChanged)$"
 
 // asOrdinaryUser is set in the process that runs childTests.
 const asOrdinaryUser = "WEIR_TEST_ORDINARY_USER"

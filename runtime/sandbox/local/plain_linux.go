@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const plainDisk = ""
+
 // plainAttr makes the command lead a session of its own and die with the server.
 func plainAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}

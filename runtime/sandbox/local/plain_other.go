@@ -13,6 +13,9 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
+// plainDisk is what the label adds on this system.
+const plainDisk = "; on this system nobody measures the workspace: it holds for each file only"
+
 const goneWait = 5 * time.Second
 
 func plainAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -39,6 +39,12 @@ func NewPlain(o Options) *Plain {
 	return &Plain{opts: o, starter: newStarter(), live: map[*plainProcess]struct{}{}}
 }
 
+// plainReason names each guarantee of a sandbox that a plain process does not have.
+const plainReason = "UNSANDBOXED: a plain process with the server's rights. It can read and change the host's files, " +
+	"use the host's network, read the environment of other processes and end them, and make user namespaces; " +
+	"a daemon that leaves its group and clears its environment is left behind; processes are not counted and processor time is not limited; " +
+	"the memory limit holds for each process, so going over it is an ERROR and not OOM; the disk limit holds for the workspace and for each file only" + plainDisk
+
 // Name implements sandbox.Backend.
 func (b *Plain) Name() string { return "local" }
 
@@ -46,7 +52,7 @@ func (b *Plain) Name() string { return "local" }
 func (b *Plain) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{
 		Backend: b.Name(), Available: true, Isolation: Unsandboxed,
-		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and hide from being stopped; the memory and disk limits hold for each process and each file, process and cpu limits are not enforced",
+		Reason: plainReason,
 	}
 }
 

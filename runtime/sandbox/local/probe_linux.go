@@ -75,7 +75,7 @@ func (b *Bubblewrap) probe(ctx context.Context) error {
 func (b *Bubblewrap) caveat() string {
 	var all []string
 	if !b.cgroups.has("memory") {
-		all = append(all, "the memory limit holds for each process, not for all together (no memory control group)")
+		all = append(all, "the memory limit holds for each process, not for all together, and not for memory that processes share (no memory control group)")
 	}
 	if !b.cgroups.has("pids") {
 		all = append(all, "the process limit is a resource limit of the user (no pids control group)")
@@ -83,7 +83,7 @@ func (b *Bubblewrap) caveat() string {
 	if !b.cgroups.has("cpu") {
 		all = append(all, "the cpu limit is not enforced (no cpu control group)")
 	}
-	all = append(all, "the disk limit holds for each file of the workspace, and for /tmp")
+	all = append(all, "the disk limit is exact for each file; the whole workspace can grow over it by what is written in a quarter of a second (5 s when it holds very many files) before everything is killed")
 	if auditArch == 0 {
 		all = append(all, "no system call filter for this processor")
 	}
