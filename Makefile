@@ -38,5 +38,7 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 bench: ## Measure Weir against what it stands on; fails over the limits
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench
 
-soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store
+soak: ## The long tests: 5 minutes of resuming, 50 rounds of kill -9 per store, a million hostile files
 	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestAHostileWorkspaceIsBounded' -timeout 90m -v ./runtime/engine
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local

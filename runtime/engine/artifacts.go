@@ -86,7 +86,7 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 	// Without O_NONBLOCK a FIFO put in the folder's place would block for ever.
 	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+		if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || !w.isFolder(dir)) {
 			return nil, false, nil
 		}
 		return nil, false, fmt.Errorf("reading folder %s: %w", dir, err)
@@ -105,12 +105,18 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 		}
 		if err != nil || cut {
 			slices.Sort(names)
-			if err != nil && !errors.Is(err, io.EOF) {
+			if err != nil && !errors.Is(err, io.EOF) && w.isFolder(dir) {
 				return names, cut, fmt.Errorf("reading folder %s: %w", dir, err)
 			}
 			return names, cut, nil
 		}
 	}
+}
+
+// isFolder tells whether a folder has not become something else meanwhile.
+func (w *workspace) isFolder(dir string) bool {
+	info, err := w.root.Lstat(dir)
+	return err == nil && info.IsDir()
 }
 
 // changed gives the files that are new or other than when the run began; known

@@ -25,7 +25,7 @@ func hostileFiles(t *testing.T) int {
 	t.Helper()
 	v := os.Getenv("WEIR_HOSTILE_FILES")
 	if v == "" {
-		return 5000
+		return 2000
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAHostileWorkspaceIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dig(t, dir, 10_000)
+	dig(t, dir, min(n, 10_000))
 	listen(t, w.path)
 	sparse, err := os.Create(filepath.Join(w.path, "sparse.bin"))
 	if err != nil {
@@ -177,7 +177,7 @@ func TestNothingIsFollowedWhileItChanges(t *testing.T) {
 	seen := 0
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		files, err := w.changed(t.Context(), nil, maxHashed)
-		if err != nil && !strings.Contains(err.Error(), "reading folder") {
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range files {
