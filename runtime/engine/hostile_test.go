@@ -125,7 +125,7 @@ func listen(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd) //nolint:errcheck // only its name counts
+	defer syscall.Close(fd)
 	// A name in the folder can be longer than an address takes.
 	in, err := os.Open(dir)
 	if err != nil {

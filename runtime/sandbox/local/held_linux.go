@@ -101,11 +101,8 @@ func (h *held) nameless(st *unix.Stat_t, path string) error {
 		return nil
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return nil // closed meanwhile
-	}
-	if inMemory(&fs) && st.Dev != h.device {
-		return nil // bounded by the memory limit, or by its own size
+	if unix.Statfs(path, &fs) != nil || (inMemory(&fs) && st.Dev != h.device) {
+		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
 	}
 	h.seen[id] = struct{}{}
 	return h.add(st)
@@ -184,7 +181,7 @@ func (h *held) mapped(proc string, line []byte) error {
 // reaches, and at least a part of the limit, so that there cannot be many.
 func (h *held) unknown(proc string, f [][]byte) error {
 	var from, to, offset, ino uint64
-	if _, err := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); err != nil {
+	if n, _ := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); n != 4 {
 		h.blind = true
 		return nil
 	}

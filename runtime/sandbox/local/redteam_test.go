@@ -240,7 +240,7 @@ if len(os.listdir("/proc/self/fd")) > 4: print("GOT", os.listdir("/proc/self/fd"
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer unix.Close(fd) //nolint:errcheck // opened for reading
+				defer unix.Close(fd)
 			}
 			for _, line := range gains(t, b, s) {
 				t.Error(line)
