@@ -105,6 +105,12 @@ type Status struct {
 	Available bool
 	Reason    string // why not, with the remedy; or a caveat such as "UNSANDBOXED"
 	Isolation string
+	// What Reason says, in parts: why it is not available, and what does not hold
+	// though it is.
+	Problem *Problem
+	Caveats []Problem
+	Limits  []Limit // of an available sandbox
+	Detail  string  // the programs behind it, with their versions
 }
 
 // Backend starts commands in one kind of sandbox. Implementations are safe for

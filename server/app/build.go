@@ -100,6 +100,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	s.store.Listen(s.stream)
 
 	probing.Wait()
+	for _, st := range s.sandboxes.found {
+		if st.Problem != nil && st.Problem.Misplaced {
+			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, st.Problem)
+		}
+	}
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,

@@ -25,7 +25,7 @@ type sandboxes struct {
 // processes take its place if the operator allows that; else every run that
 // needs it fails with the reason and the remedy.
 func openSandboxes(ctx context.Context, o options) *sandboxes {
-	lo := local.Options{Python: o.cfg.Python, Log: o.log}
+	lo := local.Options{Python: o.cfg.Python, Place: o.cfg.Data, Log: o.log}
 	s := &sandboxes{policy: newPolicy(o.cfg.Sandbox)}
 	bwrap := local.NewBubblewrap(lo)
 	s.closers = append(s.closers, bwrap)
@@ -37,7 +37,7 @@ func openSandboxes(ctx context.Context, o options) *sandboxes {
 		backend = plain
 		why := status.Reason
 		status = plain.Probe(ctx)
-		status.Reason = why
+		status.Reason, status.Problem = why, nil
 		s.examplesOnly = o.examplesOnly
 	}
 	s.backends = map[string]sandbox.Backend{backend.Name(): backend}

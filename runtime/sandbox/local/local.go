@@ -36,6 +36,9 @@ type Options struct {
 	// Python is the path of the interpreter for Python code; "" searches the
 	// usual places.
 	Python string
+	// Place is a folder below which workspaces will lie: the probe makes its own
+	// there. "" is the system's folder for temporary files.
+	Place string
 	// Log takes what no caller is told: what the clean-up could not remove.
 	Log *slog.Logger
 }

@@ -240,7 +240,7 @@ func (p *plainProcess) start(command []string, env []run.EnvVar) error {
 	defer errW.Close() //nolint:errcheck // the child has its own
 	p.stderr = errR
 	plain, odd := oddEnv(env)
-	script := "ulimit -c 0 2>/dev/null\n" + ulimits(p.spec.Limits, true, false) + execute(odd) + `"$@"`
+	script := ulimits(p.spec.Limits, true, false) + execute(odd) + `"$@"`
 	p.cmd = &exec.Cmd{
 		Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "weir"}, command...),
 		Dir: p.spec.Workspace, Stdout: outW, Stderr: errW, SysProcAttr: plainAttr(),

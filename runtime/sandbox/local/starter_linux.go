@@ -26,8 +26,9 @@ type starter struct {
 }
 
 type job struct {
-	cmd *exec.Cmd
-	err chan error
+	cmd   *exec.Cmd
+	group *group
+	err   chan error
 }
 
 func newStarter() *starter {
@@ -37,7 +38,12 @@ func newStarter() *starter {
 		for {
 			select {
 			case j := <-s.jobs:
-				j.err <- startClosed(j.cmd)
+				if err := closeOnExec(); err != nil {
+					j.err <- err
+					continue
+				}
+				j.err <- j.group.startIn(j.cmd)
+				j.group.leave()
 			case <-s.closed:
 				return
 			}
@@ -46,10 +52,10 @@ func newStarter() *starter {
 	return s
 }
 
-// startClosed starts cmd with the descriptors that it names and no other: the
+// closeOnExec keeps every descriptor that a command does not name out of it: the
 // server may have got some from who started it, and libraries may open some,
 // that would go on to every child.
-func startClosed(cmd *exec.Cmd) error {
+func closeOnExec() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fds, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
 		if err != nil {
@@ -61,12 +67,15 @@ func startClosed(cmd *exec.Cmd) error {
 			}
 		}
 	}
-	return cmd.Start()
+	return nil
 }
 
 // start starts cmd and returns when it is running or has failed.
-func (s *starter) start(cmd *exec.Cmd) error {
-	j := job{cmd: cmd, err: make(chan error, 1)}
+func (s *starter) start(cmd *exec.Cmd) error { return s.startIn(cmd, nil) }
+
+// startIn starts cmd as a member of a control group; nil is the server's own.
+func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
+	j := job{cmd: cmd, group: g, err: make(chan error, 1)}
 	select {
 	case s.jobs <- j:
 		return <-j.err

@@ -8,15 +8,13 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-// stub is the shell script that becomes the command. It says ready on
-// descriptor 6, waits for a line on descriptor 5 (its end means that the server
-// is gone) while the server puts the process into its control groups, forbids
-// core dumps if the server could not (the line is not go), tells
-// whether the command exists (ok, missing or denied: no exit code could) and is
-// then replaced by the command.
-const stub = `echo ready >&6
+// stub is the shell script that becomes the command where stubELF cannot. It
+// says that it is ready on descriptor 6, waits for a line on descriptor 5 (its
+// end means that the server is gone) while the server sets its limits, tells the
+// errno of a command that is missing or denied (no exit code could) and is then
+// replaced by the command.
+const stub = `printf r >&6
 read -r weir_stub_go <&5 || exit 125
-[ "$weir_stub_go" = go ] || ulimit -c 0 2>/dev/null
 weir_stub_file=
 case $1 in
 */*) [ -e "$1" ] && weir_stub_file=$1 ;;
@@ -30,9 +28,8 @@ case $1 in
 	done
 	;;
 esac
-if [ -z "$weir_stub_file" ]; then echo missing >&6; exit 127; fi
-if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then echo denied >&6; exit 126; fi
-echo ok >&6
+if [ -z "$weir_stub_file" ]; then printf '\002' >&6; exit 127; fi
+if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then printf '\015' >&6; exit 126; fi
 `
 
 // execute is the shell's word for becoming the command. Variables that a shell
@@ -53,7 +50,7 @@ func execute(odd []run.EnvVar) string {
 // processes stand in for a control group where the server may not make one. A
 // limit that cannot be set is one that was lower before.
 func ulimits(l sandbox.Limits, memory, pids bool) string {
-	s := ""
+	s := "ulimit -c 0 2>/dev/null\n"
 	if l.DiskMiB > 0 {
 		s += fmt.Sprintf("ulimit -f %d 2>/dev/null\n", l.DiskMiB*2048) // blocks of 512 bytes, as POSIX has them
 	}
