@@ -57,6 +57,8 @@ var rules = map[string][]string{
 	"server/supervise": {},
 	"server/ws":        {},
 	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/ws"},
+	// A client knows the API and the domain's names, and nothing of a server.
+	"server/cli": {"runtime/run"},
 	// The only package that sees all.
 	"server/app":      {"runtime/...", "db/store", "graph/...", "web", "examples", "server/..."},
 	"server/archtest": {},
