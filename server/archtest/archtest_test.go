@@ -19,7 +19,7 @@ const module = "github.com/weirhq/weir"
 // adds one decides here what it may know, and says why.
 var rules = map[string][]string{
 	// The root: signals and the exit code.
-	"": {"server/app"},
+	"": {"server/app", "server/cli"},
 
 	// The domain. run is the one package that everyone may import, so it may
 	// import nothing.

@@ -190,13 +190,18 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return run.Errorf(run.Unavailable, "no server listens at %s: start one with weir serve, or name another with --server or WEIR_SERVER", c.URL())
+		return away(err, "no server listens at %s: start one with weir serve, or name another with --server or WEIR_SERVER", c.URL())
 	case errors.As(err, &dns):
-		return run.Errorf(run.Unavailable, "the host of %s has no address (%s): name another server with --server or WEIR_SERVER", c.URL(), dns.Err)
+		return away(err, "the host of %s has no address (%s): name another server with --server or WEIR_SERVER", c.URL(), dns.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return run.Errorf(run.Unavailable, "the server at %s closed the connection without an answer", c.URL())
 	}
 	return run.Errorf(run.Unavailable, "the server at %s cannot be reached (%w): check --server or WEIR_SERVER", c.URL(), err)
+}
+
+// away is an error of the network with its cause.
+func away(cause error, format string, args ...any) error {
+	return &run.Error{Code: run.Unavailable, Message: fmt.Sprintf(format, args...), Err: cause}
 }
 
 // patiently repeats f, which must be safe to repeat, while the server is away.

@@ -35,6 +35,17 @@ type Run struct {
 	Artifacts  []File
 	Questions  []Question
 	Abort      *Receipt
+	Metrics    []Series
+}
+
+// Series is a curve, folded into one bucket.
+type Series struct {
+	Name, RunTag string
+	Buckets      []struct {
+		ToStep         Long
+		Count          Long
+		Min, Max, Last *float64
+	}
 }
 
 // Input is what a run was asked to do.
@@ -105,7 +116,8 @@ input { agent prompt stage model code command timeoutSeconds sandbox }`
 executions { id backend isolation command exitClass exitCode signal seconds gpu isError startedAt endedAt loss { ` + lossFields + ` } }
 artifacts { path kind size sha256 modifiedAt }
 questions { id text schema askedAt answeredAt state answer }
-abort { ` + receiptFields + ` }`
+abort { ` + receiptFields + ` }
+metrics(maxPoints: 1) { name runTag buckets { fromStep toStep count min max last } }`
 	sessionFields = `id title createdAt lastSeq state activeRun { id agent status }`
 
 	runText      = `query Run($id: ID!) { run(id: $id) { ` + runFields + ` ` + runMore + ` } }`
@@ -117,13 +129,14 @@ abort { ` + receiptFields + ` }`
 events(sessionId: $s, after: $after, types: $types, runId: $run, first: $first) { nodes { ` + eventFields + ` } lastSeq hasMore } }`
 	abortText = `mutation Abort($id: ID!, $silent: Boolean, $wait: Boolean, $reason: String) {
 abortRun(id: $id, silent: $silent, wait: $wait, reason: $reason) { ` + receiptFields + ` } }`
-	startText = `mutation Start($input: StartRunInput!) { startRun(input: $input) { ` + runFields + ` } }`
+	createText = `mutation Create($input: CreateSessionInput) { createSession(input: $input) { id } }`
+	startText  = `mutation Start($input: StartRunInput!) { startRun(input: $input) { ` + runFields + ` } }`
 )
 
 // operations are the documents that this package sends, for the test that holds
 // them against the schema.
 func operations() []string {
-	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, eventsText, abortText, startText}
+	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, eventsText, abortText, createText, startText}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

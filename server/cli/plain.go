@@ -15,9 +15,8 @@ type PlainView struct {
 	Out, Err *Screen
 	// Quiet: only what the program wrote.
 	Quiet bool
-	// Fail is the first error of writing; what follows is not written.
-	Fail error
 
+	fail     error              // the first of writing; what follows is not written
 	filters  map[string]*stream // by execution and stream
 	messages map[string]int     // bytes of a message that were shown already
 	open     [2]bool            // Out and Err are within a line
@@ -165,6 +164,9 @@ func (v *PlainView) line(e *Event, text string) {
 	v.write(1, v.Err.dim(oneLine(who)+": "+clip(oneLine(text), 2000))+"\n")
 }
 
+// Failed implements Shown.
+func (v *PlainView) Failed() error { return v.fail }
+
 // Settle ends what a program left open on the screens: a line without an end, a
 // colour. Call it before writing to the same screens.
 func (v *PlainView) Settle() {
@@ -212,7 +214,7 @@ func (v *PlainView) filter(key string, on int) *stream {
 }
 
 func (v *PlainView) write(on int, text string) {
-	if text == "" || v.Fail != nil {
+	if text == "" || v.fail != nil {
 		return
 	}
 	s := v.Out
@@ -220,7 +222,7 @@ func (v *PlainView) write(on int, text string) {
 		s = v.Err
 	}
 	if _, err := io.WriteString(s, text); err != nil {
-		v.Fail = err
+		v.fail = err
 		return
 	}
 	v.open[on] = !strings.HasSuffix(text, "\n")

@@ -124,17 +124,29 @@ func (s *Screen) fit(widths, flexible []int) []int {
 
 // IO is what a command was started with.
 type IO struct {
-	In       io.Reader
 	Out, Err *Screen
 	Getenv   func(string) string
+	// NewView makes the view that shows a run to a person; nil: PlainView.
+	NewView func(out, err *Screen) Shown
 
-	mu sync.Mutex // of Notice
+	mu    sync.Mutex
+	shown *guarded // what a notice must not write into
 }
 
-// Notice prints a line about the command's own work.
+// Notice prints a line about the command's own work. Any goroutine may call it,
+// but no view.
 func (i *IO) Notice(text string) {
 	i.mu.Lock()
-	defer i.mu.Unlock()
+	shown := i.shown
+	i.mu.Unlock()
+	if shown == nil {
+		shown = new(guarded)
+	}
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	if shown.view != nil {
+		shown.view.Settle()
+	}
 	_, _ = io.WriteString(i.Err, i.Err.dim("weir: "+clean(text))+"\n")
 }
 
