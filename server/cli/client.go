@@ -172,7 +172,7 @@ func (c *Client) unauthenticated() error {
 
 // stranger is the error for an answer that is not GraphQL.
 func (c *Client) stranger(status int) error {
-	if status >= http.StatusInternalServerError {
+	if status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout {
 		return run.Errorf(run.Unavailable, "the server at %s answers %d %s", c.URL(), status, http.StatusText(status))
 	}
 	return run.Errorf(run.Invalid, "what answers at %s is not a Weir server (%d %s); name its address with --server or WEIR_SERVER", c.URL(), status, http.StatusText(status))

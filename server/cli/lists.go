@@ -92,6 +92,11 @@ func (s *SessionsCommand) Run(ctx context.Context, i *IO) error {
 	if s.JSON {
 		return i.document(rawOf(page, func(s *Session) json.RawMessage { return s.Raw }))
 	}
+	return i.sessions(page)
+}
+
+// sessions prints a table of sessions.
+func (i *IO) sessions(page Page[*Session]) error {
 	rows := [][]string{{"SESSION", "STATE", "CREATED", "EVENTS", "LIVE RUN", "TITLE"}}
 	for _, s := range page.Nodes {
 		live := ""
@@ -100,7 +105,7 @@ func (s *SessionsCommand) Run(ctx context.Context, i *IO) error {
 		}
 		rows = append(rows, []string{s.ID, s.State, stamp(&s.CreatedAt), fmt.Sprint(int64(s.LastSeq)), live, s.Title})
 	}
-	return i.table(rows, page.HasMore, "weir sessions", page.EndCursor, 5, 1)
+	return i.table(rows, page.HasMore, "weir sessions", page.EndCursor, layout{drop: []int{3, 4, 2}, flexible: []int{5, 1}})
 }
 
 // RunsCommand lists runs.
@@ -153,16 +158,16 @@ func (r *RunsCommand) Run(ctx context.Context, i *IO) error {
 	if r.JSON {
 		return i.document(rawOf(page, func(r *Run) json.RawMessage { return r.Raw }))
 	}
-	return i.runs(page, 6)
+	return i.runs(page)
 }
 
 // runs prints a table of runs.
-func (i *IO) runs(page Page[*Run], flexible ...int) error {
+func (i *IO) runs(page Page[*Run]) error {
 	rows := [][]string{{"RUN", "STATUS", "AGENT", "CREATED", "TOOK", "COST", "WHAT"}}
 	for _, r := range page.Nodes {
 		rows = append(rows, []string{r.ID, state(r), r.Agent, stamp(&r.CreatedAt), took(r), money(r.Usage.CostUsd), what(r)})
 	}
-	return i.table(rows, page.HasMore, "weir runs", page.EndCursor, flexible...)
+	return i.table(rows, page.HasMore, "weir runs", page.EndCursor, layout{drop: []int{5, 4, 3, 2}, flexible: []int{6, 2}})
 }
 
 // AgentsCommand lists the agents.
@@ -192,15 +197,15 @@ func (a *AgentsCommand) Run(ctx context.Context, i *IO) error {
 		}
 		rows = append(rows, []string{a.Name, a.Driver, a.Team, a.Model, a.Stage, role})
 	}
-	return i.table(rows, false, "", "", 5)
+	return i.table(rows, false, "", "", layout{drop: []int{2, 4, 3, 1}, flexible: []int{5, 0}})
 }
 
-func (i *IO) table(rows [][]string, more bool, command, cursor string, flexible ...int) error {
+func (i *IO) table(rows [][]string, more bool, command, cursor string, l layout) error {
 	if len(rows) == 1 {
 		i.Notice("there is nothing to list")
 		return nil
 	}
-	if err := i.Out.Table(rows, flexible...); err != nil {
+	if err := i.Out.Table(rows, l); err != nil {
 		return err
 	}
 	if more {
@@ -253,7 +258,7 @@ func what(r *Run) string {
 	case len(r.Input.Command) > 0:
 		return shellWords(r.Input.Command)
 	case r.Input.Code != "":
-		return r.Input.Code
+		return r.Input.lines()
 	}
 	return r.Input.Prompt
 }

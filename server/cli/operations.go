@@ -42,8 +42,6 @@ type Run struct {
 type Series struct {
 	Name, RunTag string
 	Buckets      []struct {
-		ToStep         Long
-		Count          Long
 		Min, Max, Last *float64
 	}
 }
@@ -117,7 +115,7 @@ executions { id backend isolation command exitClass exitCode signal seconds gpu 
 artifacts { path kind size sha256 modifiedAt }
 questions { id text schema askedAt answeredAt state answer }
 abort { ` + receiptFields + ` }
-metrics(maxPoints: 1) { name runTag buckets { fromStep toStep count min max last } }`
+metrics(maxPoints: 1) { name runTag buckets { fromStep toStep count min max last nan positiveInfinity negativeInfinity } }`
 	sessionFields = `id title createdAt lastSeq state activeRun { id agent status }`
 
 	runText      = `query Run($id: ID!) { run(id: $id) { ` + runFields + ` ` + runMore + ` } }`

@@ -37,7 +37,9 @@ func (v *PlainView) Points(*Event) {}
 // State implements View.
 func (v *PlainView) State(e *Event) {
 	if e.Type == run.TypeStateChanged {
-		v.line(e, e.State)
+		if !e.Status.Final() { // the run's end says the rest
+			v.line(e, e.State)
+		}
 		return
 	}
 	text := "run " + e.RunID + " ended: " + string(e.Status)
@@ -103,13 +105,13 @@ func (v *PlainView) Other(e *Event) {
 		}
 	case run.TypeAbortRequested:
 		v.line(e, strings.TrimSpace("abort requested "+e.Reason))
-	case run.TypeAgentErrored, run.TypeAgentTimedOut:
-		v.line(e, e.Text)
 	}
 }
 
 func (v *PlainView) finished(e *Event) {
-	if e.ExitClass != run.ClassOK {
+	switch e.ExitClass {
+	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled: // the run's end or the tool call's says so
+	default:
 		text := "execution ended: " + string(e.ExitClass)
 		if e.ExitCode != nil {
 			text += fmt.Sprintf(", exit code %d", *e.ExitCode)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -141,7 +142,7 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error
 			return err
 		})
 		if err == nil {
-			i.Notice("abort: " + r.text())
+			i.Notice("abort: " + strings.TrimRight(r.text(), "\n"))
 		}
 		aborted <- err
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,31 +48,44 @@ func (s *Screen) dim(text string) string {
 	return "\x1b[2m" + text + "\x1b[0m"
 }
 
+// layout says what a table may give up to fit a terminal.
+type layout struct {
+	// drop are columns to leave out, the first one first.
+	drop []int
+	// flexible are columns that may be shortened.
+	flexible []int
+}
+
+// Columns of text are shortened to enough before another column is left out,
+// and to least when none is left to leave out.
+const (
+	enough = 20
+	least  = 8
+)
+
 // Table writes rows in columns, the first row as the heading. On a terminal the
-// rows fit its width: the columns marked in flexible are shortened first, the
-// longest of them first, then the last columns are left out.
-func (s *Screen) Table(rows [][]string, flexible ...int) error {
-	if len(rows) == 0 {
-		return nil
-	}
+// rows fit its width.
+func (s *Screen) Table(rows [][]string, l layout) error {
+	widths := make([]int, len(rows[0])) // 0: left out
 	for _, row := range rows {
-		for i := range row {
-			row[i] = oneLine(row[i])
+		for i, text := range row {
+			row[i] = oneLine(text)
+			widths[i] = max(widths[i], runewidth.StringWidth(row[i]))
 		}
 	}
-	widths := s.fit(columns(rows), flexible)
+	if s.Width > 0 {
+		l.fit(widths, s.Width)
+	}
 	var out strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, w := range widths {
-			text := row[i]
-			if s.Width > 0 {
-				text = runewidth.Truncate(text, w, "…")
+			if w == 0 {
+				continue
 			}
+			text := runewidth.Truncate(row[i], w, "…")
 			line.WriteString(text)
-			if i < len(widths)-1 {
-				line.WriteString(strings.Repeat(" ", max(0, w-runewidth.StringWidth(text))+2))
-			}
+			line.WriteString(strings.Repeat(" ", w-runewidth.StringWidth(text)+2))
 		}
 		out.WriteString(strings.TrimRight(line.String(), " "))
 		out.WriteByte('\n')
@@ -80,46 +94,47 @@ func (s *Screen) Table(rows [][]string, flexible ...int) error {
 	return err
 }
 
-func columns(rows [][]string) []int {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], runewidth.StringWidth(text))
-		}
-	}
-	return widths
-}
-
-const minColumn = 8
-
-func (s *Screen) fit(widths, flexible []int) []int {
-	if s.Width == 0 {
-		return widths
-	}
+func (l layout) fit(widths []int, width int) {
 	total := func() int {
-		sum := 2 * (len(widths) - 1)
+		sum := -2
 		for _, w := range widths {
-			sum += w
+			if w > 0 {
+				sum += w + 2
+			}
 		}
 		return sum
 	}
-	for total() > s.Width {
-		longest := -1
-		for _, i := range flexible {
-			if i < len(widths) && widths[i] > minColumn && (longest < 0 || widths[i] > widths[longest]) {
-				longest = i
+	shorten := func(to int) {
+		for total() > width {
+			longest := -1
+			for _, i := range l.flexible {
+				if widths[i] > to && (longest < 0 || widths[i] > widths[longest]) {
+					longest = i
+				}
 			}
-		}
-		switch {
-		case longest >= 0:
+			if longest < 0 {
+				return
+			}
 			widths[longest]--
-		case len(widths) > 1:
-			widths = widths[:len(widths)-1]
-		default:
-			widths[0] = s.Width
 		}
 	}
-	return widths
+	whole := slices.Clone(widths)
+	for _, i := range append([]int{-1}, l.drop...) {
+		copy(widths, whole)
+		if i >= 0 {
+			widths[i], whole[i] = 0, 0
+		}
+		if shorten(enough); total() <= width {
+			return
+		}
+	}
+	shorten(least)
+	for i := len(widths) - 1; i > 0 && total() > width; i-- {
+		widths[i] = 0
+	}
+	if total() > width {
+		widths[0] = width
+	}
 }
 
 // IO is what a command was started with.

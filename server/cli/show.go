@@ -63,7 +63,7 @@ func (s *ShowCommand) session(ctx context.Context, i *IO, c *Client) error {
 	if err := i.print("%s\n", b.String()); err != nil {
 		return err
 	}
-	return i.runs(out.Runs, 6)
+	return i.runs(out.Runs)
 }
 
 // lines are names with values, aligned; empty values are left out.
@@ -94,7 +94,7 @@ func (r *Run) text(c *Client) string {
 	b.add("prompt", clip(r.Input.Prompt, 500))
 	b.add("command", shellWords(r.Input.Command))
 	if r.Input.Code != "" {
-		b.add("code", fmt.Sprintf("%d lines of Python", strings.Count(strings.TrimSuffix(r.Input.Code, "\n"), "\n")+1))
+		b.add("code", r.Input.lines())
 	}
 	b.add("sandbox", object(r.Input.Sandbox))
 	b.add("labels", object(r.Labels))
@@ -130,6 +130,18 @@ func (r *Run) text(c *Client) string {
 	return b.String()
 }
 
+// lines says how long the code is.
+func (in Input) lines() string {
+	return count(strings.Count(strings.TrimSuffix(in.Code, "\n"), "\n")+1, "line") + " of Python"
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
 // object is a JSON object in one line, or nothing for an empty one.
 func object(raw json.RawMessage) string {
 	if text := string(raw); text != "null" && text != "{}" {
@@ -160,7 +172,7 @@ func (u Usage) text() string {
 		parts = append(parts, money(u.CostUsd))
 	}
 	if u.Unpriced > 0 {
-		parts = append(parts, fmt.Sprintf("%d records without a known price", u.Unpriced))
+		parts = append(parts, count(u.Unpriced, "record")+" without a known price")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -211,7 +223,7 @@ func (s Series) text() string {
 			high = b.Max
 		}
 	}
-	return fmt.Sprintf("%s  last %s at step %d, min %s, max %s", name, number(last.Last), last.ToStep, number(low), number(high))
+	return fmt.Sprintf("%s  last %s, min %s, max %s", name, number(last.Last), number(low), number(high))
 }
 
 // number is a value in six digits; one that is not finite travels as null.

@@ -140,7 +140,10 @@ func words(flag string, given, known []string) ([]string, error) {
 	for _, text := range given {
 		word := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(text), "-", "_"))
 		if !slices.Contains(known, word) {
-			return nil, usagef("%s %q is not one of %s%s", flag, text, strings.Join(known, ", "), DidYouMean(word, known))
+			if near := DidYouMean(word, known); near != "" {
+				return nil, usagef("%s %q is not known%s", flag, text, near)
+			}
+			return nil, usagef("%s %q is not one of %s", flag, text, strings.Join(known, ", "))
 		}
 		out = append(out, word)
 	}
