@@ -170,6 +170,12 @@ func (f *follower) once(ctx context.Context) error {
 			if err := f.client.send(ctx, conn, frame{ID: "1", Type: "subscribe", Payload: vars}); err != nil {
 				return err
 			}
+			f.met = true
+			// Its answer says that the subscription is well, also in a quiet session.
+			if err := f.client.send(ctx, conn, frame{Type: "ping"}); err != nil {
+				return err
+			}
+		case "pong":
 			f.found()
 		case "ping":
 			if err := f.client.send(ctx, conn, frame{Type: "pong"}); err != nil {
@@ -187,13 +193,14 @@ func (f *follower) once(ctx context.Context) error {
 			return f.client.refused(errs[0])
 		case "complete":
 			return run.Errorf(run.Unavailable, "the server at %s ended the subscription", f.client.URL())
-		default: // pong, and what later versions may add
+		default: // what later versions may add
 		}
 	}
 }
 
+// found is called when a connection has proved to work: one that is cut right
+// after it was made does not end the server's absence.
 func (f *follower) found() {
-	f.met = true
 	if !f.lost.IsZero() {
 		f.client.notice(fmt.Sprintf("connected again after %s; going on after event %d", seconds(time.Since(f.lost)), f.query.After))
 		f.lost = time.Time{}
@@ -224,6 +231,7 @@ func (f *follower) next(payload json.RawMessage) error {
 			return &takeError{err}
 		}
 		f.query.After = seq
+		f.found()
 	}
 	return nil
 }
