@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Options struct {
 	// Hurry, once closed, ends the grace of a command that was asked to stop, and
 	// leaves none to one that is asked later. Nil never does.
 	Hurry <-chan struct{}
+	// Curves bounds the curves of the run that the execution belongs to; nil
+	// bounds those of the execution.
+	Curves *Curves
 }
 
 // reason is why the server ended an execution. It is set once, before any
@@ -73,7 +77,7 @@ func execute(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (R
 	if err != nil {
 		return unstarted(ctx, err)
 	}
-	x := &execution{spec: spec, proc: proc, started: started, limit: make(chan struct{}, 1), failed: make(chan error, 3)}
+	x := &execution{spec: spec, proc: proc, started: started, curves: cmp.Or(o.Curves, NewCurves()), limit: make(chan struct{}, 1), failed: make(chan error, 3)}
 	return x.supervise(ctx, sink, o)
 }
 
@@ -98,6 +102,7 @@ type execution struct {
 	started time.Time
 	reason  atomic.Int32
 	budget  budget
+	curves  *Curves
 	limit   chan struct{} // the output limit was reached and stops the command
 	failed  chan error    // a stream or its sink failed; room for all that can
 	grace   <-chan time.Time
@@ -152,17 +157,12 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	exit, waitErr := x.proc.Wait()
 
 	res := Result{
-		Loss:     run.Loss{RejectedSamples: []string{}},
 		ExitCode: exit.Code, Signal: exit.Signal, Elapsed: elapsed, Cause: x.cause,
 		SignalledAt: x.signal, ProcessGoneAt: exit.ProcessGoneAt, SandboxGoneAt: exit.SandboxGoneAt, Survivors: exit.Survivors,
 	}
 	for _, s := range streams {
-		res.Loss.BytesRead += s.loss.BytesRead
-		res.Loss.LinesRead += s.loss.LinesRead
-		res.Loss.LinesParsed += s.loss.LinesParsed
-		res.Loss.LinesRejected += s.loss.LinesRejected
-		res.Loss.BytesTruncated += s.loss.BytesTruncated
-		res.Loss.RejectedSamples = append(res.Loss.RejectedSamples, s.loss.RejectedSamples...)
+		s.loss.LinesRead += s.lines.skipEnd() // of a stream that broke off in a line
+		res.Loss = res.Loss.Add(s.loss)
 	}
 	res.Class = class(x.reason.Load(), exit)
 	if exit.OOMKilled && res.Class != run.ClassOOM {

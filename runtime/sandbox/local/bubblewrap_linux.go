@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -21,16 +22,20 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
+	machine machine
+	stub    atomic.Pointer[os.File] // becomes the command; nil: the shell does
 
 	mu     sync.Mutex
 	status *sandbox.Status // what the probe found; nil before
 	live   map[*bwrapProcess]struct{}
 	closed bool
+
+	removals sync.WaitGroup // of control groups
 }
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(), live: map[*bwrapProcess]struct{}{}}
+	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.uid == 0 {
 		b.uid = DefaultUID
 	}
@@ -38,6 +43,8 @@ func NewBubblewrap(o Options) *Bubblewrap {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
+	b.machine = newMachine(os.DirFS("/"), b.root)
+	b.stub.Store(stubFile())
 	b.starter = newStarter()
 	return b
 }
@@ -59,6 +66,10 @@ func (b *Bubblewrap) Close() error {
 		err = errors.Join(err, p.end())
 	}
 	b.starter.close()
+	b.removals.Wait()
+	if stub := b.stub.Swap(nil); stub != nil {
+		err = errors.Join(err, stub.Close())
+	}
 	return err
 }
 
@@ -76,7 +87,7 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 	case status != nil && !status.Available:
 		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", status.Reason)
 	case b.opts.Bwrap == "":
-		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", noBwrap)
+		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %w", b.machine.noBwrap())
 	}
 	return b.start(ctx, spec)
 }
@@ -112,6 +123,9 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if b.root {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}}
 	}
+	if p.group, err = b.cgroups.make(spec.Replica, spec.Execution); err != nil {
+		return nil, err
+	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
 	}
@@ -129,7 +143,7 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	if b.closed {
 		return run.Errorf(run.Unavailable, "%w", errClosed)
 	}
-	if err := b.starter.start(cmd); err != nil {
+	if err := b.starter.startIn(cmd, p.group); err != nil {
 		return fmt.Errorf("starting bubblewrap: %w", err)
 	}
 	p.watch(cmd)
@@ -137,10 +151,24 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	return nil
 }
 
+// leave forgets a process that has ended, and removes its control group. That
+// is empty and holds nothing: nobody waits for it but Close.
 func (b *Bubblewrap) leave(p *bwrapProcess) {
+	remove := func() {
+		if !p.group.remove() {
+			b.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
+		}
+	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.live, p)
+	closed := b.closed
+	if !closed {
+		b.removals.Go(remove)
+	}
+	b.mu.Unlock()
+	if closed {
+		remove()
+	}
 }
 
 // own gives a workspace to the sandbox's user: files that the server has put

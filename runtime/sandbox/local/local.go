@@ -41,6 +41,9 @@ type Options struct {
 	// written when the first one starts. "" makes a temporary folder, which Close
 	// removes. Bubblewrap brings the files into each sandbox and needs no folder.
 	Helpers string
+	// Place is a folder below which workspaces will lie: the probe makes its own
+	// there. "" is the system's folder for temporary files.
+	Place string
 	// Log takes what no caller is told: what the clean-up could not remove.
 	Log *slog.Logger
 }

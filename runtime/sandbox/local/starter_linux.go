@@ -2,9 +2,13 @@ package local
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 var errClosed = errors.New("the sandbox backend is closed")
@@ -20,18 +24,21 @@ type starter struct {
 }
 
 type job struct {
-	cmd *exec.Cmd
-	err chan error
+	cmd   *exec.Cmd
+	group *group
+	err   chan error
 }
 
 func newStarter() *starter {
+	keepInherited()
 	s := &starter{jobs: make(chan job), closed: make(chan struct{})}
 	s.done.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		for {
 			select {
 			case j := <-s.jobs:
-				j.err <- j.cmd.Start()
+				j.err <- j.group.startIn(j.cmd)
+				j.group.leave()
 			case <-s.closed:
 				return
 			}
@@ -41,8 +48,11 @@ func newStarter() *starter {
 }
 
 // start starts cmd and returns when it is running or has failed.
-func (s *starter) start(cmd *exec.Cmd) error {
-	j := job{cmd: cmd, err: make(chan error, 1)}
+func (s *starter) start(cmd *exec.Cmd) error { return s.startIn(cmd, nil) }
+
+// startIn starts cmd as a member of a control group; nil is the server's own.
+func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
+	j := job{cmd: cmd, group: g, err: make(chan error, 1)}
 	select {
 	case s.jobs <- j:
 		return <-j.err
@@ -55,4 +65,19 @@ func (s *starter) start(cmd *exec.Cmd) error {
 func (s *starter) close() {
 	s.once.Do(func() { close(s.closed) })
 	s.done.Wait()
+}
+
+// keepInherited keeps from every child what this process itself was given
+// besides its standard files: what it opens is kept from them already.
+func keepInherited() {
+	const first, last = 3, 1<<31 - 1
+	if unix.CloseRange(first, last, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	entries, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
