@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,9 +54,7 @@ func listing(app *kong.Application) []*setting {
 // place gives the section of the file that sets a command's flag, and its
 // environment variable; "" for a flag that only the command line sets.
 func place(cmd *kong.Node, flag *kong.Flag) (section, env string) {
-	if section = flag.Tag.Get("section"); section == "" {
-		section = cmd.Name
-	}
+	section = cmp.Or(flag.Tag.Get("section"), cmd.Tag.Get("section"), cmd.Name)
 	return section, flag.Tag.Get("setting")
 }
 
@@ -73,12 +72,6 @@ func (s *settings) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver.
 func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !s.loaded {
-		s.loaded = true
-		if err := s.load(ctx); err != nil {
-			return nil, err
-		}
-	}
 	cmd := ctx.Selected()
 	if cmd == nil {
 		return nil, nil //nolint:nilnil // kong's way to say "not set"
@@ -86,6 +79,12 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	section, env := place(cmd, flag)
 	if env == "" {
 		return nil, nil //nolint:nilnil // as above
+	}
+	if !s.loaded {
+		s.loaded = true
+		if err := s.load(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if v := s.getenv(env); v != "" {
 		return v, nil

@@ -134,7 +134,7 @@ type Usage struct {
 
 const usageFields = `input cacheRead cacheWriteShort cacheWriteLong output reasoning computeSeconds costUsd costNanoUsd costSource provenance unpriced`
 
-const lossFields = `bytesRead linesRead linesParsed linesRejected bytesTruncated rejectedSamples`
+const lossFields = `bytesRead linesRead linesParsed linesRejected bytesTruncated bytesNotKept rejectedSamples`
 
 // eventFields selects everything that the event types have.
 const eventFields = `seq at type sessionId runId agent stage

@@ -62,7 +62,11 @@ type Execution struct {
 	ExitCode                       *int
 	Seconds                        *float64
 	IsError                        bool
-	Loss                           Loss
+	Outputs                        []struct {
+		Stream, URL string
+		Bytes       Long
+	}
+	Loss Loss
 }
 
 // Question is what a run asks a person.
@@ -111,7 +115,7 @@ createdAt startedAt endedAt error result labels config usage { ` + usageFields +
 input { agent prompt stage model code command timeoutSeconds sandbox }`
 	receiptFields = `runId requestedAt signalledAt processGoneAt sandboxGoneAt survivors outcome`
 	runMore       = `usageInclusive { ` + usageFields + ` } children { id agent status }
-executions { id backend isolation command exitClass exitCode signal seconds gpu isError startedAt endedAt loss { ` + lossFields + ` } }
+executions { id backend isolation command exitClass exitCode signal seconds gpu isError startedAt endedAt outputs { stream bytes url } loss { ` + lossFields + ` } }
 artifacts { path kind size sha256 modifiedAt }
 questions { id text schema askedAt answeredAt state answer }
 abort { ` + receiptFields + ` }

@@ -106,6 +106,9 @@ func (r *Run) text(c *Client) string {
 	b.add("usage", r.UsageInclusive.text())
 	for _, e := range r.Executions {
 		b.add("execution", e.text())
+		for _, o := range e.Outputs {
+			b.add(strings.ToLower(o.Stream), size(int64(o.Bytes))+"  "+c.URL()+o.URL)
+		}
 	}
 	for _, s := range r.Metrics {
 		b.add("metric", s.text())
