@@ -41,11 +41,21 @@ type RunFlags struct {
 
 // Input is the StartRunInput for these flags and what follows them.
 func (f *RunFlags) Input(argv []string, getenv func(string) string) (map[string]any, error) {
+	return f.input(argv, getenv, f.program)
+}
+
+// LocalInput is the same for a command that runs on this machine, where its
+// files are.
+func (f *RunFlags) LocalInput(argv []string, getenv func(string) string) (map[string]any, error) {
+	return f.input(argv, getenv, f.local)
+}
+
+func (f *RunFlags) input(argv []string, getenv func(string) string, program func(map[string]any, []string) error) (map[string]any, error) {
 	in := map[string]any{}
 	if len(argv) > 0 && argv[0] == "--" {
 		argv = argv[1:]
 	}
-	if err := f.program(in, argv); err != nil {
+	if err := program(in, argv); err != nil {
 		return nil, err
 	}
 	sandbox, err := f.sandbox()
@@ -112,7 +122,7 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 		return nil
 	}
 	if len(rest) > 0 {
-		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, shellWords(rest))
+		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, ShellWords(rest))
 	}
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > maxCode {
@@ -126,6 +136,25 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 		return usagef("reading %s: %w", file, bare(err))
 	}
 	in["code"] = string(code)
+	return nil
+}
+
+// local leaves the command as it is; a Python file alone is one for python3.
+func (f *RunFlags) local(in map[string]any, argv []string) error {
+	if len(argv) == 0 {
+		return f.program(in, nil)
+	}
+	if f.Agent == "" {
+		in["agent"], in["stage"] = "script", "train"
+	}
+	if strings.HasSuffix(argv[0], ".py") {
+		if info, err := os.Stat(argv[0]); err != nil {
+			return usagef("there is no file %s here", argv[0])
+		} else if info.Mode()&0o111 == 0 || !strings.ContainsRune(argv[0], '/') {
+			argv = append([]string{"python3"}, argv...)
+		}
+	}
+	in["command"] = argv
 	return nil
 }
 

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/server/around"
+)
+
+// typed is how a command that its user typed is run.
+type typed struct {
+	uid, gid int // of the sandbox, when weir runs as root
+	// plain says why only a plain process can do it; nil: a sandbox, where it works.
+	plain error
+	gpu   string // as asked for
+}
+
+// typedFor decides as whom a command works in a folder of the user's own.
+func typedFor(p run.Place, gpu string) (*typed, error) {
+	t := &typed{gpu: gpu}
+	info, err := os.Stat(p.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the folder %s: %w", p.Folder, cause(err))
+	}
+	if os.Geteuid() != 0 {
+		return t, nil
+	}
+	uid, gid, ok := ownerOf(info)
+	switch {
+	case !ok:
+	case uid == 0:
+		t.plain = fmt.Errorf("the folder %s belongs to root, and a sandbox must not run as root; run weir as another user, in a folder of its own, for a sandbox", p.Folder)
+	default:
+		t.uid, t.gid = uid, gid
+	}
+	return t, nil
+}
+
+// refuse keeps folders out of a sandbox that hold more than a project.
+func (t *typed) refuse(p run.Place, getenv func(string) string, data string) error {
+	if t.plain != nil {
+		return nil
+	}
+	for _, c := range []struct{ path, what string }{
+		{getenv("HOME"), "your home folder, with its keys and settings"},
+		{data, "Weir's own data"},
+	} {
+		if around.Holds(p.Folder, c.path) {
+			return run.Errorf(run.Invalid, "the folder %s holds %s, which the command could change: put the program into a folder of its own, and run it from there", p.Folder, c.what)
+		}
+	}
+	return nil
+}
+
+// policy has no ceilings: who types a command may do all that this user may.
+// What is unlimited by default is what a long training needs.
+func (t *typed) policy() sandbox.Policy {
+	p := sandbox.DefaultPolicy()
+	p.Ceilings = sandbox.Ceilings{Backends: p.Ceilings.Backends, Networks: []string{sandbox.NetworkHost}}
+	d := &p.Defaults
+	d.TimeoutSeconds, d.CPUs, d.DiskMiB, d.PIDs = 0, 0, 0, typedPIDs
+	d.MemoryMiB = 0
+	if t.gpu == "" { // drivers reserve more addresses than there is memory
+		d.MemoryMiB = memoryShare(readMemInfo())
+	} else {
+		p.Ceilings.GPUs = []string{t.gpu}
+	}
+	return p
+}
+
+// typedPIDs leaves room for the threads of numeric libraries on large machines.
+const typedPIDs = 8192
+
+// memoryShare is nine tenths of the machine's memory in MiB, so that a command
+// dies of its own hunger before the machine does; 0 when that is not known.
+func memoryShare(meminfo string) int64 {
+	for line := range strings.Lines(meminfo) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib / 1024 * 9 / 10
+		}
+	}
+	return 0
+}
+
+func readMemInfo() string {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// slots are the data folders that a run can be kept in: the user's, and beside it
+// in it those for when another weir has that.
+func slots(data string) []string {
+	all := []string{data}
+	for n := 2; n <= maxSlots; n++ {
+		all = append(all, filepath.Join(data, "run-"+strconv.Itoa(n)))
+	}
+	return all
+}
+
+// maxSlots is how many can run at once on one data folder.
+const maxSlots = 64
+
+var errNoSlot = errors.New("the data folder and all its places for further runs are in use; name another one with --data")
