@@ -47,6 +47,11 @@ func (e *embedded) prepare() error {
 	if e.typed, err = typedFor(*e.input.Place, e.input.Sandbox.GPU); err != nil {
 		return err
 	}
+	notes, err := e.typed.reach(e.input.Place)
+	if err != nil {
+		return err
+	}
+	e.notes = append(e.notes, notes...)
 	if err := e.typed.refuse(*e.input.Place, e.getenv, e.data); err != nil {
 		return cli.UsageError(err)
 	}

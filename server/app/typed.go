@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func typedFor(p run.Place, gpu string) (*typed, error) {
 	if os.Geteuid() != 0 {
 		return t, nil
 	}
-	uid, gid, ok := ownerOf(info)
+	uid, gid, ok := around.Owner(info)
 	switch {
 	case !ok:
 	case uid == 0:
@@ -40,6 +41,25 @@ func typedFor(p run.Place, gpu string) (*typed, error) {
 		t.uid, t.gid = uid, gid
 	}
 	return t, nil
+}
+
+// reach leaves out what the sandbox's user cannot reach, and tells it.
+func (t *typed) reach(p *run.Place) (notes []string, err error) {
+	if t.uid == 0 {
+		return nil, nil
+	}
+	if at := around.Blocks(p.Folder, t.uid, t.gid); at != "" {
+		return nil, run.Errorf(run.Invalid, "the command would run as user id %d, whose the folder is, and who cannot pass through %s: chmod a+x %s, or run weir as that user", t.uid, at, at)
+	}
+	p.Mounts = slices.DeleteFunc(slices.Clone(p.Mounts), func(m run.Mount) bool {
+		at := around.Blocks(m.From, t.uid, t.gid)
+		if at != "" {
+			notes = append(notes, fmt.Sprintf("%s is left out: the command runs as user id %d, whose the folder is, and who cannot pass through %s", m.At, t.uid, at))
+		}
+		return at != ""
+	})
+	p.Path = slices.DeleteFunc(slices.Clone(p.Path), func(dir string) bool { return around.Blocks(dir, t.uid, t.gid) != "" })
+	return notes, nil
 }
 
 // refuse keeps folders out of a sandbox that hold more than a project.
