@@ -112,7 +112,7 @@ func (v *PlainView) Other(e *Event) {
 
 func (v *PlainView) finished(e *Event) {
 	switch e.ExitClass {
-	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled: // the run's end or the tool call's says so
+	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled, run.ClassInfrastructure: // the run's end or the tool call's says so
 	default:
 		text := "execution ended: " + string(e.ExitClass)
 		if e.ExitCode != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 )
 
 // maxSummary is how many metrics and files a summary names.
@@ -12,9 +11,9 @@ const maxSummary = 8
 // files it left.
 func Summary(o Outcome) []string {
 	r := o.Run
-	head := strings.ToLower(string(r.Status))
+	head := "took no time"
 	if r.StartedAt != nil && r.EndedAt != nil {
-		head += " after " + seconds(r.EndedAt.Sub(*r.StartedAt))
+		head = "took " + seconds(r.EndedAt.Sub(*r.StartedAt))
 	}
 	for _, e := range r.Executions {
 		if e.ExitCode != nil {
