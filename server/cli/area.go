@@ -11,33 +11,52 @@ import (
 // maxTail bounds what is kept of a line that has no end yet.
 const maxTail = 16 << 10
 
-// area is the bottom of a terminal: the line that a program has begun, and the
-// footer. What is above it scrolls and is never touched again.
+// area is the bottom of a terminal: the lines that a program has begun, one of
+// each of its streams, and the footer. What is above it scrolls and is never
+// touched again.
 type area struct {
 	w    io.Writer
 	size func() (columns, rows int)
 
 	ready strings.Builder // whole lines that are to be written above
-	tail  string          // the line that has no end yet
-	drawn []int           // the widths of the lines that stand there
+	tails [2]tail
+	drawn []int // the widths of the lines that stand there
 	fail  error
 }
 
-// Write takes text for above the footer; draw shows it.
-func (a *area) Write(p []byte) (int, error) {
-	text := a.tail + string(p)
+// tail takes one stream: whole lines go above the area, the line that has no end
+// yet stands in it.
+type tail struct {
+	area *area
+	text string
+}
+
+// stream gives the writer of stdout (0) or stderr (1).
+func (a *area) stream(on int) io.Writer {
+	a.tails[on].area = a
+	return &a.tails[on]
+}
+
+// Write takes text; draw shows it.
+func (t *tail) Write(p []byte) (int, error) {
+	text := t.text + string(p)
 	cut := strings.LastIndexByte(text, '\n') + 1
-	a.ready.WriteString(text[:cut])
-	a.tail = text[cut:]
-	if len(a.tail) > maxTail {
-		if kept := lastPart(a.tail); len(kept) < maxTail {
-			a.tail = kept
+	for line := range strings.Lines(text[:cut]) {
+		if strings.ContainsRune(strings.TrimRight(line, "\r\n"), '\r') {
+			line = strings.TrimSuffix(lastPart(strings.TrimSuffix(line, "\n")), "\r") + "\n"
+		}
+		t.area.ready.WriteString(line)
+	}
+	t.text = text[cut:]
+	if len(t.text) > maxTail {
+		if kept := lastPart(t.text); len(kept) < maxTail {
+			t.text = kept
 		} else {
-			a.ready.WriteString(a.tail + "\n")
-			a.tail = ""
+			t.area.ready.WriteString(t.text + "\n")
+			t.text = ""
 		}
 	}
-	return len(p), a.fail
+	return len(p), t.area.fail
 }
 
 // lastPart is what a line shows that was written over and over by \r.
@@ -69,11 +88,14 @@ func (a *area) draw(footer []string) {
 	b.WriteString(a.ready.String())
 	a.ready.Reset()
 	a.drawn = a.drawn[:0]
-	lines := footer
-	if a.tail != "" {
-		shown := strings.TrimSuffix(lastPart(a.tail), "\r")
-		lines = append([]string{runewidth.Truncate(oneLine(plainText(shown)), columns-1, "…")}, footer...)
+	var lines []string
+	for _, t := range a.tails {
+		if t.text != "" {
+			shown := strings.TrimSuffix(lastPart(t.text), "\r")
+			lines = append(lines, runewidth.Truncate(oneLine(plainText(shown)), columns-1, "…"))
+		}
 	}
+	lines = append(lines, footer...)
 	for i, line := range lines {
 		if i > 0 {
 			b.WriteByte('\n')

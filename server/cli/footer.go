@@ -82,6 +82,13 @@ func (f *footer) rate() float64 {
 	return float64(last.step-first.step) / d
 }
 
+func perSecond(r float64) string {
+	if r >= 100 {
+		return strconv.FormatFloat(r, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(r, 'g', 3, 64)
+}
+
 // lines are the footer's, each at most width columns wide.
 func (f *footer) lines(width, height int, now time.Time) []string {
 	if !f.running() || width < 10 {
@@ -92,7 +99,7 @@ func (f *footer) lines(width, height int, now time.Time) []string {
 		head = append(head, fmt.Sprintf("step %d", f.step))
 	}
 	if r := f.rate(); r > 0 {
-		head = append(head, fmt.Sprintf("%s steps/s", strconv.FormatFloat(r, 'g', 3, 64)))
+		head = append(head, fmt.Sprintf("%s steps/s", perSecond(r)))
 	}
 	columns := 1
 	if width >= twoColumns && len(f.curves) > 1 {

@@ -53,11 +53,11 @@ func NewLiveView(i *IO) Shown {
 func newLiveView(plain *PlainView, w io.Writer, size func() (int, int)) *LiveView {
 	v := &LiveView{plain: plain, area: area{w: w, size: size}, end: make(chan struct{})}
 	err := *plain.Err
-	err.Writer = &v.area
+	err.Writer = v.area.stream(1)
 	plain.Err = &err
 	if plain.Out.Terminal { // the same one
 		out := *plain.Out
-		out.Writer = &v.area
+		out.Writer = v.area.stream(0)
 		plain.Out = &out
 	}
 	return v
