@@ -1,5 +1,5 @@
 // Package examples holds what the demo runs: a training script in two languages
-// and the agents of a small research team. They are plain files, to be copied.
+// one that logs media, and the agents of a small research team. They are plain files, to be copied.
 package examples
 
 import (
@@ -15,6 +15,11 @@ var (
 	//go:embed iris.awk
 	IrisAwk string
 )
+
+// MediaPython logs one of each kind of media.
+//
+//go:embed media.py
+var MediaPython string
 
 //go:embed agents/*.yaml
 var agents embed.FS

@@ -107,7 +107,7 @@ BEGIN {
 	pause = ENVIRON["PAUSE"] == "" ? "0.15" : ENVIRON["PAUSE"] + 0
 	load()
 	print "120 flowers to learn from, 30 held back"
-	print "{\"chart_config\": {\"charts\": [{\"title\": \"Loss\", \"metrics\": [\"loss\", \"val_loss\"], \"type\": \"line\"}, {\"title\": \"Accuracy\", \"metrics\": [\"accuracy\", \"val_accuracy\"], \"type\": \"line\"}]}}"
+	print "{\"chart_config\":{\"charts\":[{\"title\":\"Loss\",\"type\":\"line\",\"metrics\":[\"loss\",\"val_loss\"]},{\"title\":\"Accuracy\",\"type\":\"line\",\"metrics\":[\"accuracy\",\"val_accuracy\"]}]}}"
 	split("slow fast", name, " ")
 	rate[1] = 0.1; rate[2] = 1
 	for (n = 1; n <= steps; n++) {
@@ -115,7 +115,7 @@ BEGIN {
 			descend(m, rate[m])
 			measure(m, 0); loss = Loss; accuracy = Accuracy
 			measure(m, 1)
-			printf "{\"step\": %d, \"run\": \"%s\", \"metrics\": {\"loss\": %s, \"accuracy\": %s, \"val_loss\": %s, \"val_accuracy\": %s}}\n", n, name[m], num(loss), num(accuracy), num(Loss), num(Accuracy)
+			printf "{\"step\":%d,\"metrics\":{\"loss\":%s,\"accuracy\":%s,\"val_loss\":%s,\"val_accuracy\":%s},\"run\":\"%s\"}\n", n, num(loss), num(accuracy), num(Loss), num(Accuracy), name[m]
 		}
 		if (n % 40 == 0) printf "step %d of %d\n", n, steps
 		fflush()
@@ -125,9 +125,9 @@ BEGIN {
 	table = ""
 	for (k = 0; k < 3; k++) {
 		right += T[k, k]
-		table = table (k ? ", [" : "[") (T[k, 0] + 0) ", " (T[k, 1] + 0) ", " (T[k, 2] + 0) "]"
+		table = table (k ? ",[" : "[") (T[k, 0] + 0) "," (T[k, 1] + 0) "," (T[k, 2] + 0) "]"
 	}
-	printf "{\"log\": {\"type\": \"confusion_matrix\", \"step\": %d, \"key\": \"held back\", \"data\": {\"labels\": [\"setosa\", \"versicolor\", \"virginica\"], \"matrix\": [%s]}}}\n", steps, table
+	printf "{\"log\":{\"type\":\"confusion_matrix\",\"step\":%d,\"key\":\"held back\",\"data\":{\"labels\":[\"setosa\",\"versicolor\",\"virginica\"],\"matrix\":[%s]}}}\n", steps, table
 	printf "%d of 30 held-back flowers named right\n", right
 }
 

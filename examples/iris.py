@@ -1,13 +1,15 @@
 """Logistic regression on Fisher's Iris flowers (1936), in plain Python.
 
-Prints one metric line per step and run; the awk twin iris.awk prints the same.
+Logs the curves of two learning rates with weir.py; the awk twin iris.awk prints
+the same numbers. Without Weir: copy helpers/weir.py beside it.
 Settings by environment: STEPS (default 120) and PAUSE in seconds (default 0.15).
 """
 
-import json
 import math
 import os
 import time
+
+import weir
 
 # 150 flowers, 50 of each species: sepal length and width, petal length and
 # width in millimetres, two digits each.
@@ -32,10 +34,6 @@ FLOWERS = """
 SPECIES = ["setosa", "versicolor", "virginica"]
 STEPS = int(os.environ.get("STEPS", "120"))
 PAUSE = float(os.environ.get("PAUSE", "0.15"))
-
-
-def say(**line):
-    print(json.dumps(line), flush=True)
 
 
 def load():
@@ -82,10 +80,7 @@ def main():
     train = [row for i, row in enumerate(data) if i % 5]
     held = [row for i, row in enumerate(data) if i % 5 == 0]
     print("%d flowers to learn from, %d held back" % (len(train), len(held)), flush=True)
-    say(chart_config={"charts": [
-        {"title": "Loss", "metrics": ["loss", "val_loss"], "type": "line"},
-        {"title": "Accuracy", "metrics": ["accuracy", "val_accuracy"], "type": "line"},
-    ]})
+    weir.configure_dashboard({"Loss": ["loss", "val_loss"], "Accuracy": ["accuracy", "val_accuracy"]})
     runs = [("slow", 0.1), ("fast", 1.0)]
     models = {name: [[0.0] * 5 for _ in SPECIES] for name, _ in runs}
     for n in range(1, STEPS + 1):
@@ -93,10 +88,10 @@ def main():
             step(models[name], train, rate)
             loss, accuracy = measure(models[name], train)
             val_loss, val_accuracy = measure(models[name], held)
-            say(step=n, run=name, metrics={
+            weir.log({
                 "loss": round(loss, 6), "accuracy": round(accuracy, 6),
                 "val_loss": round(val_loss, 6), "val_accuracy": round(val_accuracy, 6),
-            })
+            }, step=n, run=name)
         if n % 40 == 0:
             print("step %d of %d" % (n, STEPS), flush=True)
         time.sleep(PAUSE)
@@ -104,8 +99,7 @@ def main():
     for x, label in held:
         p = predict(models["fast"], x)
         table[label][p.index(max(p))] += 1
-    say(log={"type": "confusion_matrix", "step": STEPS, "key": "held back",
-             "data": {"labels": SPECIES, "matrix": table}})
+    weir.log_confusion_matrix("held back", table, SPECIES, step=STEPS)
     print("%d of %d held-back flowers named right" % (sum(table[k][k] for k in range(3)), len(held)), flush=True)
 
 

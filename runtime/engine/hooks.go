@@ -55,8 +55,12 @@ func (s *supervisor) announceFiles(ctx context.Context) {
 		return
 	}
 	x := entry{artifacts: files}
-	if p := reportIn(files); p != "" {
-		x.drafts = append(x.drafts, s.draft(&run.ReportReady{Path: p}))
+	report, large := reportIn(files)
+	if report != "" {
+		x.drafts = append(x.drafts, s.draft(&run.ReportReady{Path: report}))
+	}
+	if len(large) > 0 {
+		s.warn(fmt.Sprintf("%s has %d bytes and is not shown as the report: at most %d are; make it shorter", large[0].Path, large[0].Size, maxReport))
 	}
 	list := &run.FilesReady{}
 	for _, f := range files {

@@ -75,7 +75,7 @@ func TestArtifactsAreTheNewAndTheChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := reportIn(files); got != "report.md" {
+	if got, _ := reportIn(files); got != "report.md" {
 		t.Errorf("the report is %q, want the one at the top", got)
 	}
 }
@@ -128,6 +128,45 @@ func TestArtifactsFollowNothingThatTheAgentLaid(t *testing.T) {
 		if sum, err := w.hash(name, 11, &budget); err == nil {
 			t.Errorf("%s was read: %s", name, sum)
 		}
+	}
+}
+
+// A report is a regular file of a size that can be shown, and nothing else is
+// read for it.
+func TestReportThatIsNone(t *testing.T) {
+	t.Parallel()
+	w := newPlace(t, nil)
+	secret := filepath.Join(t.TempDir(), "secret.md")
+	if err := os.WriteFile(secret, []byte("host secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(w.path, "report.md")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(w.path, "report.html"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, "a/report.md", "")
+	if err := os.Truncate(filepath.Join(w.path, "a", "report.md"), 8<<30); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	files, err := w.changed(t.Context(), nil, maxHashed)
+	if err != nil || len(files) != 1 || files[0].Size != 8<<30 || files[0].SHA256 != "" {
+		t.Errorf("files %+v, %v", files, err)
+	}
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("looking at it took %s", d)
+	}
+	if report, large := reportIn(files); report != "" || len(large) != 1 {
+		t.Errorf("report %q, too large %v", report, large)
+	}
+	w.put(t, "a/b/report.html", "<p>small")
+	if files, err = w.changed(t.Context(), nil, maxHashed); err != nil {
+		t.Fatal(err)
+	}
+	if report, _ := reportIn(files); report != "a/b/report.html" {
+		t.Errorf("report %q, want the one that can be shown", report)
 	}
 }
 

@@ -100,11 +100,14 @@ func temporaryData() (string, error) {
 	return dir, nil
 }
 
-// irisAgent is the example's training script as an agent.
-const irisAgent = "iris"
+// The example scripts as agents.
+const (
+	irisAgent  = "iris"
+	mediaAgent = "media"
+)
 
 // exampleAgents are the shipped agents, and the Iris script in Python or, where
-// there is no Python, in awk.
+// there is no Python, in awk; the one that logs media needs Python.
 func exampleAgents(ctx context.Context, cfg *config.Serve) (*agent.Set, error) {
 	set, err := agent.Load(examples.Agents())
 	if err != nil {
@@ -114,13 +117,17 @@ func exampleAgents(ctx context.Context, cfg *config.Serve) (*agent.Set, error) {
 	iris := agent.Definition{
 		Name: irisAgent, Role: "Trains a classifier on Fisher's flowers", Driver: agent.DriverScript, Stage: &train,
 	}
+	var defs []agent.Definition
 	if cfg.Python = findPython(ctx, cfg.Python); cfg.Python != "" {
 		iris.Code = examples.IrisPython
+		show := "show"
+		defs = append(defs, agent.Definition{
+			Name: mediaAgent, Role: "Logs one of each kind of media", Driver: agent.DriverScript, Stage: &show, Code: examples.MediaPython,
+		})
 	} else {
 		iris.Files = map[string]string{"iris.awk": examples.IrisAwk}
 		iris.Command = []string{"awk", "-f", "iris.awk"}
 	}
-	var defs []agent.Definition
 	for _, d := range set.List() {
 		if d.Name != agent.Builtin {
 			defs = append(defs, d)
@@ -156,6 +163,7 @@ type example struct{ title, agent, prompt string }
 func shipped() []example {
 	return []example{
 		{"Iris: logistic regression, two learning rates", irisAgent, ""},
+		{"Images, tables and other media", mediaAgent, ""},
 		{"A research team at work", "researcher", "which petal measurement tells the Iris species apart"},
 	}
 }
@@ -171,6 +179,9 @@ func (s *server) startExamples(ctx context.Context, out io.Writer, wait bool) er
 	var runs []run.Run
 	fmt.Fprintf(out, "Weir is at     %s\n", s.url())
 	for _, e := range shipped() {
+		if e.agent == mediaAgent && s.cfg.Python == "" {
+			continue
+		}
 		session, err := s.engine.CreateSession(ctx, e.title)
 		if err != nil {
 			return fmt.Errorf("starting the example %q: %w", e.title, err)

@@ -2,14 +2,17 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 )
@@ -22,6 +25,9 @@ type hostFiles struct {
 
 // codePath is where Python code lies in a sandbox: what tracebacks show.
 const codePath = "/weir/main.py"
+
+// helpersPath is the folder of what programs log with in a sandbox.
+const helpersPath = "/weir/lib"
 
 func findHostFiles(python string) hostFiles {
 	h := hostFiles{args: []string{"--ro-bind", "/usr", "/usr"}}
@@ -106,9 +112,12 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 		"--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys",
 		"--dev", "/dev", "--size", strconv.FormatInt(shm*mib, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.FormatInt(tmp*mib, 10), "--tmpfs", "/tmp",
-		"--bind", spec.Workspace, "/workspace")
+		"--bind", spec.Workspace, "/workspace",
+		// Read-only as everything on the root, without a mount of their own.
+		"--perms", "0444", "--file", at("python"), helpersPath+"/"+helpers.PythonName,
+		"--perms", "0555", "--file", at("shell"), helpersPath+"/"+helpers.ShellName)
 	if spec.Code != "" {
-		args = append(args, "--dir", "/weir", "--ro-bind-data", at("code"), codePath)
+		args = append(args, "--ro-bind-data", at("code"), codePath)
 	}
 	args = append(args, "--chdir", "/workspace", "--remount-ro", "/", "--clearenv")
 	for _, e := range plain {
@@ -128,7 +137,7 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 
 // sandboxEnv is the whole environment of a command.
 func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
-	env := merge([]run.EnvVar{
+	return withHelpers(merge([]run.EnvVar{
 		{Name: "PATH", Value: sandboxPath},
 		{Name: "HOME", Value: "/workspace"},
 		{Name: "USER", Value: "weir"},
@@ -138,28 +147,30 @@ func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
 		{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
 		{Name: labelRun, Value: string(spec.Run)},
 		{Name: labelExecution, Value: string(spec.Execution)},
-	}, spec.Env)
-	if spec.Code != "" {
-		env = pythonPath(env, "/workspace")
-	}
-	return env
+	}, spec.Env), "/workspace", helpersPath)
 }
 
-// chownTree gives everything below root to a user, the folder itself last, so
+// chownTree gives everything below a folder to a user, the folder itself last, so
 // that an interrupted change is done again. Links are not followed.
-func chownTree(root *os.Root, id int) error {
-	err := fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || path == "." {
-			return err
-		}
-		if err := root.Lchown(path, id, id); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("changing the owner of %s: %w", path, err)
+func chownTree(ctx context.Context, path string, id int) error {
+	t := &tree{ctx: ctx, visit: func(dir int, name string, _ *unix.Stat_t) error {
+		err := unix.Fchownat(dir, name, id, id, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("changing the owner of %q: %w", name, err)
 		}
 		return nil
-	})
-	if err != nil {
+	}}
+	if err := t.walk(path); err != nil {
 		return err
 	}
+	if t.blind {
+		return errors.New("it was changed by somebody at the same moment")
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // opened for reading
 	if err := root.Chmod(".", 0o700); err != nil {
 		return fmt.Errorf("closing it to others: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -74,6 +75,8 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		fd[name] = 3 + len(f.extra)
 		f.extra = append(f.extra, data(name, b))
 	}
+	add("python", []byte(helpers.Python))
+	add("shell", []byte(helpers.Shell))
 	if p.spec.Code != "" {
 		add("code", []byte(p.spec.Code))
 	}

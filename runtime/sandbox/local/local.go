@@ -9,11 +9,12 @@
 // under a dedicated user id.
 //
 // Plain promises only to end the processes that it finds by session, group and
-// label. Everything it starts is labelled UNSANDBOXED.
+// label, and, on Linux, to watch the size of the workspace. Everything it starts is labelled UNSANDBOXED.
 package local
 
 import (
 	"log/slog"
+	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -36,6 +37,10 @@ type Options struct {
 	// Python is the path of the interpreter for Python code; "" searches the
 	// usual places.
 	Python string
+	// Helpers is a folder for the files that plain processes log with; they are
+	// written when the first one starts. "" makes a temporary folder, which Close
+	// removes. Bubblewrap brings the files into each sandbox and needs no folder.
+	Helpers string
 	// Place is a folder below which workspaces will lie: the probe makes its own
 	// there. "" is the system's folder for temporary files.
 	Place string
@@ -82,13 +87,19 @@ func merge(defaults, vars []run.EnvVar) []run.EnvVar {
 	return out
 }
 
-// pythonPath puts dir before what the variables say about PYTHONPATH, so that
-// code imports the modules of its workspace as a script lying there would.
-func pythonPath(vars []run.EnvVar, dir string) []run.EnvVar {
+// withHelpers lets programs find what they log with, and Python its modules:
+// behind what the variables say themselves come the workspace, its folder src
+// and the helpers' folder, so that a file of the user's own wins.
+func withHelpers(vars []run.EnvVar, workspace, helpers string) []run.EnvVar {
+	path := []string{workspace, workspace + "/src", helpers}
 	for _, e := range vars {
-		if e.Name == "PYTHONPATH" && e.Value != "" {
-			dir += ":" + e.Value
+		switch {
+		case e.Value == "":
+		case e.Name == "PYTHONPATH":
+			path = append([]string{e.Value}, path...)
+		case e.Name == "PATH":
+			vars = merge(vars, []run.EnvVar{{Name: "PATH", Value: e.Value + ":" + helpers}})
 		}
 	}
-	return merge(vars, []run.EnvVar{{Name: "PYTHONPATH", Value: dir}})
+	return merge(vars, []run.EnvVar{{Name: "PYTHONPATH", Value: strings.Join(path, ":")}})
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ import (
 type Plain struct {
 	opts    Options
 	starter *starter
+	helpers helperFolder
+	disks   disks
 
 	mu     sync.Mutex
 	live   map[*plainProcess]struct{}
@@ -34,8 +37,14 @@ type Plain struct {
 
 // NewPlain makes the backend. It starts one goroutine, which Close ends.
 func NewPlain(o Options) *Plain {
-	return &Plain{opts: o, starter: newStarter(), live: map[*plainProcess]struct{}{}}
+	return &Plain{opts: o, starter: newStarter(), helpers: helperFolder{path: o.Helpers}, live: map[*plainProcess]struct{}{}}
 }
+
+// plainReason names each guarantee of a sandbox that a plain process does not have.
+const plainReason = "UNSANDBOXED: a plain process with the server's rights. It can read and change the host's files, " +
+	"use the host's network, read the environment of other processes and end them, and make user namespaces; " +
+	"a daemon that leaves its group and clears its environment is left behind; processes are not counted and processor time is not limited; " +
+	"the memory limit holds for each process, so going over it is an ERROR and not OOM; the disk limit holds for the workspace and for each file only" + plainDisk
 
 // Name implements sandbox.Backend.
 func (b *Plain) Name() string { return "local" }
@@ -44,7 +53,7 @@ func (b *Plain) Name() string { return "local" }
 func (b *Plain) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{
 		Backend: b.Name(), Available: true, Isolation: Unsandboxed,
-		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and hide from being stopped; the memory and disk limits hold for each process and each file, process and cpu limits are not enforced",
+		Reason: plainReason,
 	}
 }
 
@@ -62,28 +71,24 @@ func (b *Plain) Close() error {
 		<-p.exited
 	}
 	b.starter.close()
-	return nil
+	return b.helpers.remove()
 }
 
 // plainEnv lists the server's own variables that a plain process gets.
 var plainEnv = [...]string{"PATH", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME"}
 
-func (b *Plain) env(spec sandbox.Spec) []run.EnvVar {
+func (b *Plain) env(spec sandbox.Spec, helpers string) []run.EnvVar {
 	var defaults []run.EnvVar
 	for _, name := range plainEnv {
 		if v, ok := os.LookupEnv(name); ok {
 			defaults = append(defaults, run.EnvVar{Name: name, Value: v})
 		}
 	}
-	env := merge(append(defaults,
+	return withHelpers(merge(append(defaults,
 		run.EnvVar{Name: "HOME", Value: spec.Workspace},
 		run.EnvVar{Name: "PYTHONUNBUFFERED", Value: "1"},
 		run.EnvVar{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
-	), spec.Env)
-	if spec.Code != "" {
-		env = pythonPath(env, spec.Workspace)
-	}
-	return env
+	), spec.Env), spec.Workspace, helpers)
 }
 
 // Start implements sandbox.Backend.
@@ -100,8 +105,16 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err := noGPU(spec); err != nil {
 		return nil, err
 	}
-	env := b.env(spec)
-	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
+	helpers, err := b.helpers.place()
+	if err != nil {
+		return nil, err
+	}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	env := b.env(spec, helpers)
+	p := &plainProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{})}
 	command := spec.Command
 	if spec.Code != "" {
 		if command, err = p.writeCode(b.python()); err != nil {
@@ -178,12 +191,14 @@ type plainProcess struct {
 	backend        *Plain
 	spec           sandbox.Spec
 	started        sandbox.Started
+	meter          *meter
 	code           string // path of the Python file, relative to the workspace
 	stdout, stderr *os.File
 	cmd            *exec.Cmd
 	exited         chan struct{} // the command has ended
 	goneAt         time.Time     // valid once exited is closed
 	free           sync.Once
+	over           atomic.Bool // Wait has ended what was left
 }
 
 // writeCode puts Python code into the workspace's .weir folder.
@@ -299,6 +314,7 @@ func (p *plainProcess) Wait() (sandbox.Exit, error) {
 	case <-time.After(goneWait):
 		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
 	}
+	p.over.Store(true)
 	p.cleanUp()
 	if len(e.Survivors) == 0 {
 		e.SandboxGoneAt = time.Now()

@@ -31,7 +31,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(s.Reason)
 	}
 	spec := benchSpec(b)
-	if err := back.own(spec.Workspace); err != nil {
+	if err := back.own(b.Context(), spec.Workspace); err != nil {
 		b.Fatal(err)
 	}
 	rounds, blocks := 50, 5

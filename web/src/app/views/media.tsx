@@ -1,7 +1,9 @@
+import { useState } from 'react';
 import type { MediaRow } from '../session/rows';
 import { plural } from '../ui/format';
 import { LongText, pretty } from '../ui/longtext';
 import { Foreign } from '../ui/text';
+import { type Picture, pictures, summary, words } from './mediadata';
 
 const maxRows = 50;
 const maxColumns = 20;
@@ -9,6 +11,7 @@ const maxColumns = 20;
 /** A logged table, matrix or other value. What has no view of its own is shown as JSON. */
 export function Media({ row }: { row: MediaRow }) {
   const grid = gridOf(row);
+  const images = pictures(row.media, row.data);
   return (
     <section className="card">
       <div className="card-head">
@@ -18,8 +21,53 @@ export function Media({ row }: { row: MediaRow }) {
           {row.runTag && <Foreign text={row.runTag} />} step {row.step}
         </span>
       </div>
-      <div className="card-body">{grid ? <GridTable grid={grid} /> : <LongText mono text={pretty(row.data)} />}</div>
+      <div className="card-body">
+        {images ? <Pictures images={images} name={row.name} /> : grid ? <GridTable grid={grid} /> : <Words row={row} />}
+      </div>
     </section>
+  );
+}
+
+function Pictures({ images, name }: { images: Picture[]; name: string }) {
+  return (
+    <div className="pictures">
+      {images.map((image, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the images never change
+        <figure key={i}>
+          <img className={image.small ? 'small' : ''} src={image.src} alt={image.caption || name} loading="lazy" />
+          {image.caption && (
+            <figcaption className="quiet">
+              <Foreign text={image.caption.slice(0, 200)} />
+            </figcaption>
+          )}
+        </figure>
+      ))}
+    </div>
+  );
+}
+
+function Words({ row }: { row: MediaRow }) {
+  const text = words(row.media, row.data);
+  if (text !== null) return <LongText text={text} />;
+  const line = summary(row.media, row.data);
+  return (
+    <>
+      {line !== null && <LongText text={line} />}
+      {line === null ? <LongText mono text={pretty(row.data)} /> : <Raw data={row.data} />}
+    </>
+  );
+}
+
+/** The values themselves, on demand. */
+function Raw({ data }: { data: unknown }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" className="link" aria-expanded={open} onClick={() => setOpen(!open)}>
+        {open ? 'Hide the values' : 'Show the values'}
+      </button>
+      {open && <LongText mono text={pretty(data)} />}
+    </>
   );
 }
 

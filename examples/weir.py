@@ -1,0 +1,1 @@
+../helpers/weir.py
