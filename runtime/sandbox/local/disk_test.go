@@ -52,10 +52,10 @@ keep = []
 while True:
     fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600); os.write(fd, quarter); keep.append(fd); time.sleep(0.005)`,
 	"DeletedButMapped": `
-import mmap
-keep = []
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p # Python's own mmap would keep a descriptor
 while True:
-    f = open("x", "w+b"); f.write(quarter); f.flush(); keep.append(mmap.mmap(f.fileno(), 4096)); f.close(); os.unlink("x"); time.sleep(0.005)`,
+    f = open("x", "w+b"); f.write(quarter); f.flush(); libc.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); f.close(); os.unlink("x"); time.sleep(0.005)`,
 	"InFlight": `
 import socket
 a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
