@@ -13,7 +13,7 @@ import (
 )
 
 // fills are ways to fill the disk past a limit of some MiB, file by file
-// within it. Each goes on for ever, so that only the watcher ends it.
+// within it. None ends by itself, so only the watcher ends it.
 var fills = map[string]string{
 	"ManyFiles": `
 i = 0
@@ -70,9 +70,9 @@ i = 0
 while True:
     fd = os.open("a%d" % i, os.O_CREAT | os.O_RDWR); os.posix_fallocate(fd, 0, 1 << 18); os.close(fd); i += 1; time.sleep(0.005)`,
 	"ClosedFolder": `
-os.mkdir("d"); i = 0
-while True:
-    os.chmod("d", 0o700); open("d/f%d" % i, "wb").write(quarter); os.chmod("d", 0); i += 1; time.sleep(0.02)`,
+os.mkdir("d")
+for i in range(20): open("d/f%d" % i, "wb").write(quarter)
+os.chmod("d", 0); time.sleep(100)`,
 	"MovingFolders": `
 os.mkdir("a"); i = 0
 while True:
