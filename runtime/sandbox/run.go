@@ -49,6 +49,7 @@ const (
 	timedOut
 	cancelled
 	outputLimit
+	diskLimit
 	broken
 )
 
@@ -77,7 +78,7 @@ func execute(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (R
 	if err != nil {
 		return unstarted(ctx, err)
 	}
-	x := &execution{spec: spec, proc: proc, started: started, curves: cmp.Or(o.Curves, NewCurves()), limit: make(chan struct{}, 1), failed: make(chan error, 3)}
+	x := &execution{spec: spec, proc: proc, started: started, curves: cmp.Or(o.Curves, NewCurves()), limit: make(chan struct{}, 1), full: make(chan struct{}, 1), failed: make(chan error, 3)}
 	return x.supervise(ctx, sink, o)
 }
 
@@ -104,11 +105,15 @@ type execution struct {
 	budget  budget
 	curves  *Curves
 	limit   chan struct{} // the output limit was reached and stops the command
+	full    chan struct{} // the disk limit was passed and kills the command
 	failed  chan error    // a stream or its sink failed; room for all that can
 	grace   <-chan time.Time
 	cause   error
 	signal  time.Time
 	err     error // why the stream broke
+
+	diskUse int64 // bytes, once over the limit; the watcher's until it has ended
+	diskErr error // why it could not be measured
 }
 
 func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result, error) {
@@ -151,10 +156,13 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	closer.Go(func() { readers.Wait(); close(drained) })
 	defer closer.Wait()
 
+	stopWatch := x.watchDisk(ctx)
 	gone := x.untilExit(ctx, o.Hurry)
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
 	exit, waitErr := x.proc.Wait()
+	stopWatch() // later: a look at a process may last until that has ended
+	x.lastDiskLook(ctx)
 
 	res := Result{
 		ExitCode: exit.Code, Signal: exit.Signal, Elapsed: elapsed, Cause: x.cause,
@@ -168,6 +176,7 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	if exit.OOMKilled && res.Class != run.ClassOOM {
 		res.Warnings = append(res.Warnings, "a process was killed for memory: it went over the execution's memory limit")
 	}
+	x.tellDisk(&res)
 	if n := len(exit.Survivors); n > 0 {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("%d process(es) were still alive %s after the KILL", n, killWait))
 	}
@@ -219,6 +228,10 @@ func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 			}
 		case <-x.limit:
 			x.terminate()
+		case <-x.full:
+			// No grace: it would go on writing.
+			x.grace = nil
+			given = x.kill()
 		case err := <-x.failed:
 			// Nobody can see what it prints any more: no grace.
 			if x.err == nil {
@@ -314,6 +327,8 @@ func class(why reason, e Exit) run.ExitClass {
 		return run.ClassCancelled
 	case outputLimit:
 		return run.ClassOutputLimit
+	case diskLimit:
+		return run.ClassDiskLimit
 	case broken:
 		return run.ClassInfrastructure
 	}

@@ -63,6 +63,9 @@ type Result struct {
 	ProcessGoneAt time.Time
 	SandboxGoneAt time.Time
 	Survivors     []int // process ids still alive after the KILL; should be empty
+	// DiskUse and DiskLimit are set when the class is DISK_LIMIT: the bytes that
+	// were counted in the workspace until they were over the limit, and the limit.
+	DiskUse, DiskLimit int64
 	// Cause is why the server stopped it: the cause of the cancelled context. Nil otherwise.
 	Cause error
 	// Warnings are words for the user that do not change the outcome.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
+	disks   disks
 	machine machine
 	stub    atomic.Pointer[os.File] // becomes the command; nil: the shell does
 
@@ -100,18 +102,27 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.own(spec.Workspace); err != nil {
+	if err := b.own(ctx, spec.Workspace); err != nil {
 		return nil, err
 	}
-	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &bwrapProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
 			err = p.abandon(err)
 		}
 	}()
+	// The kernel takes as long for the groups as for the files: side by side.
+	var grouping sync.WaitGroup
+	var groupErr error
+	grouping.Go(func() { p.group, groupErr = b.cgroups.make(spec.Replica, spec.Execution) })
 	files, err := p.open(command)
+	grouping.Wait()
 	defer files.close()
-	if err != nil {
+	if err = cmp.Or(err, groupErr); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:noctx // a context would kill without grace
@@ -122,9 +133,6 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if b.root {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}}
-	}
-	if p.group, err = b.cgroups.make(spec.Replica, spec.Execution); err != nil {
-		return nil, err
 	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
@@ -174,7 +182,7 @@ func (b *Bubblewrap) leave(p *bwrapProcess) {
 // own gives a workspace to the sandbox's user: files that the server has put
 // there belong to root and could not be changed. It happens once, when the
 // folder changes hands.
-func (b *Bubblewrap) own(workspace string) error {
+func (b *Bubblewrap) own(ctx context.Context, workspace string) error {
 	info, err := os.Lstat(workspace)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -188,12 +196,7 @@ func (b *Bubblewrap) own(workspace string) error {
 	if !b.root || !ok || int(st.Uid) == b.uid {
 		return nil
 	}
-	root, err := os.OpenRoot(workspace)
-	if err != nil {
-		return fmt.Errorf("opening the workspace: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // opened for reading
-	if err := chownTree(root, b.uid); err != nil {
+	if err := chownTree(ctx, workspace, b.uid); err != nil {
 		return fmt.Errorf("giving the workspace to user id %d: %w", b.uid, err)
 	}
 	return nil

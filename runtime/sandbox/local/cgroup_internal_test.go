@@ -19,8 +19,8 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-// tree makes a folder that looks like mounted control groups.
-func tree(t *testing.T, files map[string]string) string {
+// fakeGroups makes a folder that looks like mounted control groups.
+func fakeGroups(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range files {
@@ -56,7 +56,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root := tree(t, map[string]string{
+			root := fakeGroups(t, map[string]string{
 				"cgroup.controllers":                        "cpu memory pids\n",
 				"self":                                      "0::" + c.own + "\n",
 				c.top + "/cgroup.subtree_control":           "",
@@ -128,7 +128,7 @@ func TestGroupsThatCannotBeMade(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"self": c.self}
 			maps.Copy(files, c.files)
-			root := tree(t, files)
+			root := fakeGroups(t, files)
 			g := findCgroups(root, filepath.Join(root, "self"), c.uid)
 			if len(g.have) > 0 || g.v2 != "" || g.label() != "none" {
 				t.Errorf("%+v %s", g, g.label())

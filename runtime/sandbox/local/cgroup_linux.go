@@ -259,6 +259,26 @@ func enter(dirs map[string]string) error {
 	return nil
 }
 
+// members gives the processes in the group; ok is false without one.
+func (g *group) members() (pids []int, ok bool) {
+	if g == nil {
+		return nil, false
+	}
+	for _, dir := range g.dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, word := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return pids, true
+	}
+	return nil, false
+}
+
 // oomKills counts the processes that the kernel killed for memory.
 func (g *group) oomKills() int {
 	if g == nil {

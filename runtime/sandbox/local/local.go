@@ -9,7 +9,7 @@
 // under a dedicated user id.
 //
 // Plain promises only to end the processes that it finds by session, group and
-// label. Everything it starts is labelled UNSANDBOXED.
+// label, and, on Linux, to watch the size of the workspace. Everything it starts is labelled UNSANDBOXED.
 package local
 
 import (

@@ -124,7 +124,7 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 		remedy = "mount the control groups: a system with systemd does at its start"
 	}
 	for _, l := range []struct{ name, controller, soft, weak string }{
-		{"memory", "memory", "a resource limit of each process", "the memory limit holds for each process, not for all together (no memory control group)"},
+		{"memory", "memory", "a resource limit of each process", "the memory limit holds for each process, not for all together, and not for memory that processes share (no memory control group)"},
 		{"processes", "pids", "a resource limit of the user", "the process limit is a resource limit of the user (no pids control group)"},
 		{"cpu", "cpu", "not enforced", "the cpu limit is not enforced (no cpu control group)"},
 	} {
@@ -135,8 +135,8 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 		all = append(all, sandbox.Limit{Name: l.name, How: l.soft})
 		caveats = append(caveats, sandbox.Problem{What: l.weak, Meaning: "one command can slow or starve the others", Remedy: remedy})
 	}
-	all = append(all, sandbox.Limit{Name: "disk", How: "of each file of the workspace, and of /tmp"})
-	caveats = append(caveats, sandbox.Problem{What: "the disk limit holds for each file of the workspace, and for /tmp"})
+	all = append(all, sandbox.Limit{Name: "disk", How: "of the workspace, measured again and again; of each file of it, and of /tmp"})
+	caveats = append(caveats, sandbox.Problem{What: "the disk limit is exact for each file; the whole workspace can grow over it by what is written in a quarter of a second (5 s when it holds very many files) before everything is killed"})
 	if auditArch == 0 {
 		caveats = append(caveats, sandbox.Problem{What: "no system call filter for this processor", Meaning: "commands can use all system calls that their namespaces allow"})
 	}

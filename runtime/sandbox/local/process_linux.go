@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,10 +36,12 @@ type bwrapProcess struct {
 	backend *Bubblewrap
 	spec    sandbox.Spec
 	started sandbox.Started
+	meter   *meter
 
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
 	first, command                           *pidfd
+	child                                    int    // process id of first
 	namespace                                uint64 // inode of its process namespace
 	group                                    *group
 	stub                                     *os.File // the small program, if that becomes the command and not the shell
@@ -97,7 +100,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	p.namespace = info.Namespace
+	p.child, p.namespace = info.Child, info.Namespace
 	if p.first, err = openPidfd(info.Child); err != nil {
 		return p.explain(ctx, err)
 	}
@@ -193,6 +196,42 @@ func (p *bwrapProcess) Stderr() io.Reader { return p.stderr }
 
 // Exited implements sandbox.Process.
 func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
+
+// DiskUse implements sandbox.DiskMeter.
+func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
+	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, p.members)
+}
+
+// namesInMemory counts the files in /tmp and /dev/shm where no memory limit
+// does: their sizes are bounded, their number would be so by half the machine's
+// memory only.
+func (p *bwrapProcess) namesInMemory() int64 {
+	if p.backend.cgroups.has("memory") {
+		return 0
+	}
+	var n int64
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		var fs unix.Statfs_t
+		// Neither can be replaced: what is around them is read-only.
+		if unix.Statfs("/proc/"+strconv.Itoa(p.child)+"/root"+dir, &fs) == nil && fs.Files > fs.Ffree {
+			n += int64(fs.Files - fs.Ffree)
+		}
+	}
+	return n
+}
+
+// members gives the processes inside.
+func (p *bwrapProcess) members() []int {
+	select {
+	case <-p.exited:
+		return nil // its namespace has ended before it
+	default:
+	}
+	if pids, ok := p.group.members(); ok {
+		return pids
+	}
+	return inNamespace(p.namespace)
+}
 
 // Stop sends TERM to the command. bubblewrap itself would answer a TERM by
 // killing everything at once.

@@ -2,6 +2,8 @@ package local
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -30,13 +32,16 @@ type job struct {
 }
 
 func newStarter() *starter {
-	keepInherited()
 	s := &starter{jobs: make(chan job), closed: make(chan struct{})}
 	s.done.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		for {
 			select {
 			case j := <-s.jobs:
+				if err := closeOnExec(); err != nil {
+					j.err <- err
+					continue
+				}
 				j.err <- j.group.startIn(j.cmd)
 				j.group.leave()
 			case <-s.closed:
@@ -45,6 +50,24 @@ func newStarter() *starter {
 		}
 	})
 	return s
+}
+
+// closeOnExec keeps every descriptor that a command does not name out of it: the
+// server may have got some from who started it, and libraries may open some,
+// that would go on to every child.
+func closeOnExec() error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fds, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
+		if err != nil {
+			return fmt.Errorf("listing the server's descriptors: %w", err)
+		}
+		for _, f := range fds {
+			if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+				unix.CloseOnExec(fd)
+			}
+		}
+	}
+	return nil
 }
 
 // start starts cmd and returns when it is running or has failed.
@@ -65,19 +88,4 @@ func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
 func (s *starter) close() {
 	s.once.Do(func() { close(s.closed) })
 	s.done.Wait()
-}
-
-// keepInherited keeps from every child what this process itself was given
-// besides its standard files: what it opens is kept from them already.
-func keepInherited() {
-	const first, last = 3, 1<<31 - 1
-	if unix.CloseRange(first, last, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	entries, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
-			unix.CloseOnExec(fd)
-		}
-	}
 }

@@ -81,7 +81,9 @@ func rlimits(l sandbox.Limits, memory, pids bool) []byte {
 			all = binary.NativeEndian.AppendUint64(all, v)
 		}
 	}
-	add(unix.RLIMIT_CORE, 0)
+	// 0 would forbid the file only, not a program of the host that the kernel
+	// starts to take the dump. 1 forbids both.
+	add(unix.RLIMIT_CORE, 1)
 	if l.DiskMiB > 0 {
 		add(unix.RLIMIT_FSIZE, uint64(l.DiskMiB)<<20)
 	}

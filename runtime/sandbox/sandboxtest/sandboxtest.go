@@ -132,11 +132,11 @@ func (l Label) limitsAllMemory() bool {
 // excuses are the cases that a plain process may fail, with the words by which
 // its label admits it.
 var excuses = map[int]string{
-	38: "hide from being stopped",
-	51: "process and cpu limits are not enforced",
-	52: "the memory and disk limits hold for each process",
-	57: "use the network",
-	58: "read what the server can",
+	38: "a daemon that leaves its group",
+	51: "processes are not counted",
+	52: "the memory limit holds for each process",
+	57: "use the host's network",
+	58: "read and change the host's files",
 }
 
 // Excused tells whether the label admits that the case may fail.
