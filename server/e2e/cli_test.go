@@ -293,8 +293,13 @@ func TestClientInterrupt(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", w, stderr)
 		}
 	}
-	live := strings.TrimSpace(s.ok("run", "--detach", "sleep", "60"))
-	s.waitStatus(live, 10*time.Second, "RUNNING")
+	live := strings.TrimSpace(s.ok("run", "--detach", "--", "sh", "-c", "echo ready; sleep 60"))
+	eventually(t, 20*time.Second, "the process is there", func() error {
+		if out := s.ok("tail", "--raw", "--no-follow", live); out != "ready\n" {
+			return errors.New(out)
+		}
+		return nil
+	})
 	var r receipt
 	decode(t, s.ok("abort", "--json", live), &r)
 	if r.Outcome != "STOPPED" || r.ProcessGoneAt == nil || len(r.Survivors) != 0 {
