@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/db/pgtest"
 	"github.com/weirhq/weir/runtime/sandbox/local"
@@ -124,8 +126,10 @@ func TestAnUnreachableDataFolderIsRefusedAtTheStart(t *testing.T) {
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the doctor left the folder: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a server that starts would go on
+	defer cancel()
 	var out text
-	err = Run(t.Context(), []string{"serve", "--listen", "127.0.0.1:0", "--data", data}, none, &out, &out)
+	err = Run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--data", data}, none, &out, &out)
 	if err == nil || !strings.Contains(err.Error(), f.What) || !strings.Contains(err.Error(), f.Remedy) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("serve says %v\n%s", err, out.String())
 	}

@@ -27,8 +27,8 @@ const (
 	codeUnauthorized websocket.StatusCode = 4401
 )
 
-// Stop makes Follow and Watch return nil when the function they call returns it.
-var Stop = errors.New("stop following")
+// ErrStop makes Follow return nil when the function they call returns it.
+var ErrStop = errors.New("stop following")
 
 var errFollowed = errors.New("the connection is no longer needed")
 
@@ -58,7 +58,7 @@ func (q Query) variables() map[string]any {
 // Follow calls take with every event after q.After once and in order: history
 // first, then live, from one goroutine. A lost connection is made again from the
 // last event taken, after a growing pause; the client's notice hears of it. It
-// returns nil when take returns Stop, take's error, ctx's cause, the server's
+// returns nil when take returns ErrStop, take's error, ctx's cause, the server's
 // refusal, or UNAVAILABLE when the server did not answer at first or was away
 // for longer than the client's patience.
 func (c *Client) Follow(ctx context.Context, q Query, take func(*Event) error) error {
@@ -69,7 +69,7 @@ func (c *Client) Follow(ctx context.Context, q Query, take func(*Event) error) e
 		var t *takeError
 		switch {
 		case errors.As(err, &t):
-			if errors.Is(t.err, Stop) {
+			if errors.Is(t.err, ErrStop) {
 				return nil
 			}
 			return t.err

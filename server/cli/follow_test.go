@@ -113,7 +113,7 @@ func follow(t *testing.T, c *Client, q Query, last int64) ([]int64, error) {
 	err := c.Follow(ctx, q, func(e *Event) error {
 		got = append(got, int64(e.Seq))
 		if int64(e.Seq) == last {
-			return Stop
+			return ErrStop
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
 func schema(t *testing.T) *ast.Schema {
@@ -37,7 +38,7 @@ func TestOperationsFitTheSchema(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	for _, text := range operations() {
-		if _, errs := gqlparser.LoadQuery(s, text); len(errs) > 0 {
+		if _, errs := gqlparser.LoadQueryWithRules(s, text, rules.NewDefaultRules()); len(errs) > 0 {
 			t.Errorf("%v in\n%s", errs, text)
 		}
 	}
@@ -47,7 +48,7 @@ func TestOperationsFitTheSchema(t *testing.T) {
 func TestEventsAreSelectedWhole(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
-	doc, errs := gqlparser.LoadQuery(s, followText)
+	doc, errs := gqlparser.LoadQueryWithRules(s, followText, rules.NewDefaultRules())
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -125,7 +125,7 @@ func (r *Run) text(c *Client) string {
 	if r.Abort != nil {
 		_, rest, _ := strings.Cut(r.Abort.text(), "\n")
 		b.add("abort", outcomeText(r.Abort))
-		b.WriteString(rest)
+		fmt.Fprint(&b, rest)
 	}
 	if r.Result != "" {
 		fmt.Fprintf(&b, "\n%s\n", strings.TrimRight(clean(r.Result), "\n"))

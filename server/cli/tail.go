@@ -64,7 +64,7 @@ func (t *TailCommand) Run(ctx context.Context, i *IO) error {
 	seen := q.After
 	counted := func(e *Event) error {
 		err := take(e)
-		if err == nil || errors.Is(err, Stop) {
+		if err == nil || errors.Is(err, ErrStop) {
 			seen = int64(e.Seq)
 		}
 		return err
@@ -92,7 +92,7 @@ func ending(id string, types []string, take func(*Event) error) func(*Event) err
 			}
 		}
 		if e.Type == run.TypeRunEnded && e.RunID == id {
-			return Stop
+			return ErrStop
 		}
 		return nil
 	}
@@ -106,7 +106,7 @@ func pages(ctx context.Context, c *Client, q Query, take func(*Event) error) err
 			return err
 		}
 		for _, e := range page.Nodes {
-			if err := take(e); errors.Is(err, Stop) {
+			if err := take(e); errors.Is(err, ErrStop) {
 				return nil
 			} else if err != nil {
 				return err

@@ -55,7 +55,7 @@ func Watch(ctx context.Context, c *Client, runID string, view View) (Outcome, er
 		o.LastSeq = int64(e.Seq)
 		show(view, e)
 		if e.Type == run.TypeRunEnded && e.RunID == runID {
-			return Stop
+			return ErrStop
 		}
 		return nil
 	}))
@@ -75,13 +75,13 @@ func begin(ctx context.Context, c *Client, r *Run) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range page.Nodes {
-		if e.Type == run.TypeGapEvent {
-			return int64(e.FromSeq) - 1, nil
-		}
-		return int64(e.Seq) - 1, nil
+	switch {
+	case len(page.Nodes) == 0:
+		return int64(page.LastSeq), nil
+	case page.Nodes[0].Type == run.TypeGapEvent:
+		return int64(page.Nodes[0].FromSeq) - 1, nil
 	}
-	return int64(page.LastSeq), nil
+	return int64(page.Nodes[0].Seq) - 1, nil
 }
 
 // family passes on the events of a run and of its descendants, which a log
@@ -100,7 +100,7 @@ func family(root string, take func(*Event) error) func(*Event) error {
 }
 
 func show(view View, e *Event) {
-	switch e.Type { //nolint:exhaustive // the rest is Other
+	switch e.Type {
 	case run.TypeOutputWritten:
 		view.Output(e)
 	case run.TypeMetricsLogged:

@@ -293,11 +293,62 @@ func TestClientInterrupt(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", w, stderr)
 		}
 	}
-	live := strings.TrimSpace(s.ok("run", "--detach", "sleep", "60"))
-	s.waitStatus(live, 10*time.Second, "RUNNING")
+	live := strings.TrimSpace(s.ok("run", "--detach", "--", "sh", "-c", "echo ready; sleep 60"))
+	eventually(t, 20*time.Second, "the process is there", func() error {
+		if out := s.ok("tail", "--raw", "--no-follow", live); out != "ready\n" {
+			return errors.New(out)
+		}
+		return nil
+	})
 	var r receipt
 	decode(t, s.ok("abort", "--json", live), &r)
 	if r.Outcome != "STOPPED" || r.ProcessGoneAt == nil || len(r.Survivors) != 0 {
 		t.Errorf("the receipt is %+v", r)
+	}
+}
+
+// onATerminal runs weir on a pseudo terminal and gives what it showed.
+func (s *server) onATerminal(env []string, args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(background(s.t, 60*time.Second), "/usr/bin/python3",
+		append([]string{"-c", "import pty, sys; pty.spawn(sys.argv[1:])", binary}, args...)...)
+	cmd.Env = append(append(os.Environ(), "WEIR_SERVER=http://"+s.addr, "XDG_CONFIG_HOME=/none", "TERM=xterm-256color", "NO_COLOR="), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("weir %v on a terminal: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// On a terminal a program's colours stay, and what it would do to the terminal
+// does not happen; without colours nothing but text is left.
+func TestClientOnATerminal(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	s := newServer(t, "")
+	s.start()
+	program := []string{"run", "--title", strings.Repeat("long ", 40), "--", "printf", `\033]0;owned\007\033[31mred\033[2J\033[5A\033]52;c;eA==\007`}
+	got := s.onATerminal(nil, program...)
+	if !strings.Contains(got, "\x1b[31mred\x1b[0m\r\n") {
+		t.Errorf("the colour is lost, stays on, or is not on a line of its own: %q", got)
+	}
+	for _, bad := range []string{"\x1b]", "\x1b[2J", "\x1b[5A", "owned"} {
+		if strings.Contains(got, bad) {
+			t.Errorf("%q came through: %q", bad, got)
+		}
+	}
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		if got := s.onATerminal([]string{env}, program...); strings.Contains(got, "\x1b") || !strings.Contains(got, "red\r\n") {
+			t.Errorf("with %s: %q", env, got)
+		}
+	}
+	table := s.onATerminal(nil, "sessions")
+	if !strings.Contains(table, "…\r\n") {
+		t.Errorf("the title is not shortened: %q", table)
+	}
+	for line := range strings.SplitSeq(table, "\r\n") {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("%d columns: %q", n, line)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,9 +119,14 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 			err = p.abandon(err)
 		}
 	}()
+	// The kernel takes as long for the groups as for the files: side by side.
+	var grouping sync.WaitGroup
+	var groupErr error
+	grouping.Go(func() { p.group, groupErr = b.cgroups.make(spec.Replica, spec.Execution) })
 	files, err := p.open(command)
+	grouping.Wait()
 	defer files.close()
-	if err != nil {
+	if err = cmp.Or(err, groupErr); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:noctx // a context would kill without grace
@@ -131,9 +137,6 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if b.root {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.gid), Groups: []uint32{}}
-	}
-	if p.group, err = b.cgroups.make(spec.Replica, spec.Execution); err != nil {
-		return nil, err
 	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
