@@ -30,7 +30,7 @@ type RunFlags struct {
 	CPUs    float64  `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
 	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
 	Network string   `help:"none, host, or a name that the operator lists." setting:"WEIR_RUN_NETWORK" placeholder:"NAME"`
-	GPU     string   `name:"gpu" help:"GPU type." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
+	GPU     GPU      `name:"gpu" help:"GPUs; at a server of the type after an equals sign, as in --gpu=H100. Without a server: /dev/nvidia*." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
 	Backend string   `help:"Where to run: a sandbox backend of the server." setting:"WEIR_RUN_BACKEND" placeholder:"NAME"`
 	Image   string   `help:"Image, for backends that have images." placeholder:"NAME"`
 	Session string   `help:"Session to run in; empty: a new one." placeholder:"ID"`
@@ -54,6 +54,9 @@ func (f *RunFlags) input(argv []string, getenv func(string) string, program func
 	in := map[string]any{}
 	if len(argv) > 0 && argv[0] == "--" {
 		argv = argv[1:]
+	}
+	if f.GPU == anyGPU && len(argv) > 1 && argv[1] == "--" {
+		return nil, usagef("--gpu takes its type after an equals sign: --gpu=%s", argv[0])
 	}
 	if err := program(in, argv); err != nil {
 		return nil, err
@@ -200,7 +203,7 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 	if strings.EqualFold(network, "none") || strings.EqualFold(network, "host") {
 		network = strings.ToUpper(network)
 	}
-	for key, value := range map[string]string{"network": network, "gpu": f.GPU, "backend": f.Backend, "image": f.Image} {
+	for key, value := range map[string]string{"network": network, "gpu": string(f.GPU), "backend": f.Backend, "image": f.Image} {
 		if value != "" {
 			s[key] = value
 		}
