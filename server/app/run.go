@@ -191,30 +191,12 @@ func (e *embedded) ended(o cli.Outcome) {
 	for _, line := range cli.Summary(o) {
 		e.io.Notice(line)
 	}
-	if hint := e.missingModule(o.Run); hint != "" {
-		e.io.Notice(hint)
+	if hint := e.hint(o.Run); hint != "" {
+		e.io.Notice("hint: " + hint)
 	}
 	again := "weir serve"
 	if e.srv.cfg.Data != config.DefaultData(e.getenv) {
 		again += " --data " + cli.ShellWords([]string{e.srv.cfg.Data})
 	}
 	e.io.Notice("look at it again with " + again + ", repeat it with weir run --again " + o.Run.ID)
-}
-
-// missingModule is a hint for a program that did not find its packages.
-func (e *embedded) missingModule(r *cli.Run) string {
-	_, rest, found := strings.Cut(r.Error, "ModuleNotFoundError: No module named ")
-	if !found || e.input.Place == nil {
-		return ""
-	}
-	module, _, _ := strings.Cut(rest, "\n")
-	if active := e.getenv("VIRTUAL_ENV"); active != "" {
-		return "hint: the active environment " + active + " has no module " + module + "; install it there"
-	}
-	for _, name := range []string{".venv", "venv", "env"} {
-		if _, err := os.Stat(filepath.Join(e.input.Place.Folder, name, "pyvenv.cfg")); err == nil {
-			return "hint: no environment is active, but there is one here: source " + name + "/bin/activate, and run it again"
-		}
-	}
-	return "hint: the python3 of this run has no module " + module + "; activate the environment that has it (source .venv/bin/activate, conda activate NAME) and run it again"
 }

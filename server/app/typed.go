@@ -64,8 +64,8 @@ func (t *typed) reach(p *run.Place) (notes []string, err error) {
 
 // refuse keeps folders out of a sandbox that hold more than a project.
 func (t *typed) refuse(p run.Place, getenv func(string) string, data string) error {
-	if t.plain != nil {
-		return nil
+	if t.plain != nil { // no sandbox: there is nothing to keep out of it
+		return nil //nolint:nilerr // plain is a reason and no failure
 	}
 	for _, c := range []struct{ path, what string }{
 		{getenv("HOME"), "your home folder, with its keys and settings"},
@@ -85,7 +85,7 @@ func (t *typed) policy() sandbox.Policy {
 	p.Ceilings = sandbox.Ceilings{Backends: p.Ceilings.Backends, Networks: []string{sandbox.NetworkHost}}
 	d := &p.Defaults
 	d.TimeoutSeconds, d.CPUs, d.DiskMiB, d.PIDs = 0, 0, 0, typedPIDs
-	d.MemoryMiB = 0
+	d.MemoryMiB, d.MaxOutputBytes = 0, typedOutput
 	if t.gpu == "" { // drivers reserve more addresses than there is memory
 		d.MemoryMiB = memoryShare(readMemInfo())
 	} else {
@@ -93,6 +93,9 @@ func (t *typed) policy() sandbox.Policy {
 	}
 	return p
 }
+
+// typedOutput is what a progress bar prints in days.
+const typedOutput = 512 << 20
 
 // typedPIDs leaves room for the threads of numeric libraries on large machines.
 const typedPIDs = 8192

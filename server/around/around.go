@@ -86,8 +86,8 @@ func Holds(folder, path string) bool {
 	if path == "" {
 		return false
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	return within(path, folder)
 }
@@ -110,15 +110,15 @@ type finder struct {
 
 // add mounts what is at path, there and where its links lead to.
 func (f *finder) add(path string) {
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return
 	}
-	for _, at := range []string{real, path} {
-		if system(at) || (at == path && at != real && f.shown(filepath.Dir(at))) || slices.ContainsFunc(f.found.Mounts, func(m run.Mount) bool { return within(at, m.At) }) {
+	for _, at := range []string{target, path} {
+		if system(at) || (at == path && at != target && f.shown(filepath.Dir(at))) || slices.ContainsFunc(f.found.Mounts, func(m run.Mount) bool { return within(at, m.At) }) {
 			continue
 		}
-		f.found.Mounts = append(f.found.Mounts, run.Mount{From: real, At: at})
+		f.found.Mounts = append(f.found.Mounts, run.Mount{From: target, At: at})
 	}
 }
 

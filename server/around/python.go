@@ -51,7 +51,7 @@ func (f *finder) python(q Request) {
 		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 || !filepath.IsAbs(dir) {
 			continue
 		}
-		if real, err := filepath.EvalSymlinks(file); err == nil && !system(real) {
+		if target, err := filepath.EvalSymlinks(file); err == nil && !system(target) {
 			f.interpreter(file)
 			f.found.Path = append(f.found.Path, filepath.Clean(dir))
 		}
@@ -116,7 +116,7 @@ func (f *finder) interpreter(path string) {
 		}
 		path = filepath.Clean(target)
 	}
-	if real, err := filepath.EvalSymlinks(path); err != nil || system(real) {
+	if target, err := filepath.EvalSymlinks(path); err != nil || system(target) {
 		return
 	}
 	prefix := filepath.Dir(filepath.Dir(path))

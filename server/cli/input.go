@@ -29,6 +29,7 @@ type RunFlags struct {
 	Memory  string   `help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
 	CPUs    float64  `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
 	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
+	Output  string   `name:"max-output" help:"Most output, such as 2GiB; then the program is ended. A number is in MiB." setting:"WEIR_RUN_MAX_OUTPUT" placeholder:"SIZE"`
 	Network string   `help:"none, host, or a name that the operator lists." setting:"WEIR_RUN_NETWORK" placeholder:"NAME"`
 	GPU     GPU      `name:"gpu" help:"GPUs; at a server of the type after an equals sign, as in --gpu=H100. Without a server: /dev/nvidia*." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
 	Backend string   `help:"Where to run: a sandbox backend of the server." setting:"WEIR_RUN_BACKEND" placeholder:"NAME"`
@@ -192,6 +193,13 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 			return nil, usagef("%s %q is not a size such as 512MiB or 4GiB", v.flag, v.text)
 		}
 		s[v.key] = mib
+	}
+	if f.Output != "" {
+		mib, err := parseMiB(f.Output)
+		if err != nil {
+			return nil, usagef("--max-output %q is not a size such as 512MiB or 4GiB", f.Output)
+		}
+		s["maxOutputBytes"] = mib << 20
 	}
 	if f.CPUs < 0 || math.IsNaN(f.CPUs) || math.IsInf(f.CPUs, 0) {
 		return nil, usagef("--cpus %v is not a number of processors", f.CPUs)
