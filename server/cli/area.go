@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ type area struct {
 
 	ready strings.Builder // whole lines that are to be written above
 	tails [2]tail
-	drawn []int // the widths of the lines that stand there
+	drawn []string // the lines that stand there
 	fail  error
 }
 
@@ -73,21 +74,6 @@ func lastPart(line string) string {
 // with another footer.
 func (a *area) draw(footer []string) {
 	columns, _ := a.size()
-	var b strings.Builder
-	if len(a.drawn) > 0 {
-		rows := 0
-		for _, w := range a.drawn { // a terminal that became narrower has folded them
-			rows += max((w+columns-1)/columns, 1)
-		}
-		b.WriteByte('\r')
-		if rows > 1 {
-			b.WriteString("\x1b[" + strconv.Itoa(rows-1) + "A")
-		}
-		b.WriteString("\x1b[J")
-	}
-	b.WriteString(a.ready.String())
-	a.ready.Reset()
-	a.drawn = a.drawn[:0]
 	var lines []string
 	for _, t := range a.tails {
 		if t.text != "" {
@@ -96,16 +82,25 @@ func (a *area) draw(footer []string) {
 		}
 	}
 	lines = append(lines, footer...)
-	for i, line := range lines {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line)
-		a.drawn = append(a.drawn, runewidth.StringWidth(plainText(line)))
-	}
-	if b.Len() == 0 || a.fail != nil {
+	if a.fail != nil || (a.ready.Len() == 0 && slices.Equal(lines, a.drawn)) {
 		return
 	}
+	var b strings.Builder
+	if len(a.drawn) > 0 {
+		rows := 0
+		for _, line := range a.drawn { // a terminal that became narrower has folded them
+			rows += max((runewidth.StringWidth(plainText(line))+columns-1)/columns, 1)
+		}
+		b.WriteByte('\r')
+		if rows > 1 {
+			b.WriteString("\x1b[" + strconv.Itoa(rows-1) + "A")
+		}
+		b.WriteString("\x1b[J")
+	}
+	b.WriteString(a.ready.String())
+	b.WriteString(strings.Join(lines, "\n"))
+	a.ready.Reset()
+	a.drawn = lines
 	if _, err := io.WriteString(a.w, b.String()); err != nil {
 		a.fail = err
 	}
