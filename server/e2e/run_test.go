@@ -394,8 +394,11 @@ func TestRunByRoot(t *testing.T) {
 		t.Skip("only root can be root")
 	}
 	p := newProject(t, "work")
-	owner := int(p.user.Uid)
+	owner, group := int(p.user.Uid), 61777
 	p.user = nil
+	if err := os.Chown(p.dir, owner, group); err != nil {
+		t.Fatal(err)
+	}
 	script := []string{"run", "--", "sh", "-c", "id -u; stat -c %u .; cat /proc/sys/kernel/hostname; touch made; exit 0"}
 	out, notes := p.weir(0, script...)
 	if host, err := os.Hostname(); err != nil || strings.Contains(out, host) {
@@ -410,8 +413,8 @@ func TestRunByRoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != want {
-			t.Errorf("%s belongs to %d, want %d", path, st.Uid, want)
+		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != want || int(st.Gid) != group {
+			t.Errorf("%s belongs to %d:%d, want %d:%d", path, st.Uid, st.Gid, want, group)
 		}
 	}
 
