@@ -32,6 +32,11 @@ type Options struct {
 	DataDir  string         // holds workspaces/<session>
 	Replica  string         // the owner of the runs it claims; stays the same over restarts
 
+	// Places lets runs work in folders of the user's own. Not for a server: what it
+	// is asked for names no path, and what a command line has left in its queue is
+	// not its to run.
+	Places bool
+
 	Concurrency int           // root runs at work at once; default 8
 	MaxDepth    int           // levels of child runs below a root run; default 5
 	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s

@@ -17,7 +17,7 @@ import (
 // end of the session leaves it alone.
 func TestAPlaceIsTheUsersOwn(t *testing.T) {
 	t.Parallel()
-	e := &Engine{opts: Options{DataDir: t.TempDir()}}
+	e := &Engine{opts: Options{DataDir: t.TempDir(), Places: true}}
 	r := run.Run{Session: run.NewSessionID(), StartedAt: time.Now(), Input: run.Input{Place: &run.Place{Folder: t.TempDir()}}}
 	path := r.Input.Place.Folder
 	if err := os.Chmod(path, 0o770); err != nil {
@@ -65,6 +65,10 @@ func TestAPlaceIsTheUsersOwn(t *testing.T) {
 	r.Input.Place.Folder = filepath.Join(path, "none")
 	if _, err := e.openWorkspace(r, nil); run.CodeOf(err) != run.Invalid {
 		t.Errorf("a folder that is gone: got %v", err)
+	}
+	e.opts.Places = false
+	if _, err := e.openWorkspace(r, nil); run.CodeOf(err) != run.Forbidden {
+		t.Errorf("at a server: got %v", err)
 	}
 }
 

@@ -45,6 +45,9 @@ func (e *Engine) workspacePath(id run.SessionID) string {
 // agent's files that it does not have.
 func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, error) {
 	if p := r.Input.Place; p != nil {
+		if !e.opts.Places {
+			return nil, errPlace(p.Folder)
+		}
 		return openPlace(p, r, files)
 	}
 	parent := e.workspaces()

@@ -116,6 +116,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,
+		Places:      o.typed != nil,
 		DataDir:     o.cfg.Data,
 		Replica:     s.replica,
 		Concurrency: o.cfg.Concurrency,

@@ -115,7 +115,14 @@ func (e *embedded) build(ctx context.Context, agents *agent.Set, log *slog.Logge
 			return err
 		}
 		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed}); err == nil {
-			return nil
+			waiting, err := e.srv.hasWaiting(ctx)
+			if err == nil && !waiting {
+				return nil
+			}
+			if err = errors.Join(err, e.srv.close(), l.Close()); err != nil {
+				return err
+			}
+			continue
 		}
 		err = errors.Join(err, l.Close())
 		if !errors.Is(err, store.ErrInUse) {
@@ -123,6 +130,16 @@ func (e *embedded) build(ctx context.Context, agents *agent.Set, log *slog.Logge
 		}
 	}
 	return errNoSlot
+}
+
+// hasWaiting tells whether a server has left runs that it will go on with. They
+// are its own, with its own limits: they stay where they are.
+func (s *server) hasWaiting(ctx context.Context) (bool, error) {
+	page, err := s.store.Runs(ctx, run.RunFilter{Statuses: []run.Status{run.Queued, run.Waiting}}, run.PageQuery{First: 1})
+	if err != nil {
+		return false, fmt.Errorf("looking for runs that a server has left: %w", err)
+	}
+	return len(page.Nodes) > 0, nil
 }
 
 // attend starts the run and watches it to its end.

@@ -386,6 +386,25 @@ func TestRunBesideAServer(t *testing.T) {
 	says(t, "stdout", out, `{"n":1}`)
 }
 
+// What a server has left in its queue stays there, for a server.
+func TestRunLeavesAServersQueueAlone(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "work")
+	s := newServer(t, "", "--concurrency", "1")
+	s.as(p.user)
+	s.start()
+	live := s.startRun(map[string]any{"agent": "script", "command": []string{"sleep", "60"}})
+	s.waitStatus(live.ID, 20*time.Second, "RUNNING")
+	queued := s.startRun(map[string]any{"agent": "script", "command": []string{"touch", "made"}})
+	s.kill()
+	p.env = append(p.env, "WEIR_DATA="+s.data)
+	_, notes := p.weir(0, "run", "--", "true")
+	says(t, "stderr", notes, "--data "+s.data+"/run-2")
+	s.start()
+	s.waitStatus(queued.ID, 20*time.Second, "DONE")
+	s.waitStatus(live.ID, 20*time.Second, "FAILED")
+}
+
 // In a folder of root's own there is no sandbox, and one line says so. In one of
 // another user root's run is in a sandbox, as that user.
 func TestRunByRoot(t *testing.T) {

@@ -152,10 +152,9 @@ printf '\r10%%\r20%%' >&2; while [ ! -e "$STOP" ]; do sleep 0.05; done; printf '
 			var lines []string
 			eventually(t, 30*time.Second, "everything is shown", func() error {
 				lines = screen(s.seen.String(), c.columns)
-				last := lines[len(lines)-1]
-				if c.footer == nil {
-					if !strings.Contains(last, "20%") {
-						return fmt.Errorf("last is %q", last)
+				if c.footer == nil { // the streams have no common order
+					if all := strings.Join(lines, "\n"); !strings.Contains(all, "20%") || !strings.Contains(all, `"step":39`) {
+						return fmt.Errorf("there is %q", all)
 					}
 					return nil
 				}
