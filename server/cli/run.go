@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,9 +77,19 @@ type Attention struct {
 	Again func()
 	// Ended is told the outcome, after everything was shown.
 	Ended func(Outcome)
-	// Signals act as Ctrl-C does, beside those that always do.
+	// Signals act as the first Ctrl-C does, beside those that always do.
 	Signals []os.Signal
 }
+
+// reason is what an abort says for a signal.
+func (a Attention) reason(s os.Signal) string {
+	if slices.Contains(a.Signals, s) {
+		return "at the command line: " + s.String()
+	}
+	return ctrlC
+}
+
+const ctrlC = "Ctrl-C at the command line"
 
 func (a Attention) promise() string {
 	if a.Again != nil {
@@ -146,13 +157,16 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 		return nil
 	}
 
+	reason := ctrlC
 	select {
 	case e := <-watched:
 		return finish(e)
-	case <-signals:
+	case why := <-signals:
+		reason = a.reason(why)
 	case <-ctx.Done(): // the same Ctrl-C, seen by the caller
 		select {
-		case <-signals:
+		case why := <-signals:
+			reason = a.reason(why)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -161,7 +175,7 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 	wg.Go(func() {
 		var r *Receipt
 		err := c.patiently(wctx, func() (err error) {
-			r, err = c.Abort(wctx, AbortOrder{Run: id, Wait: true, Reason: "Ctrl-C at the command line"})
+			r, err = c.Abort(wctx, AbortOrder{Run: id, Wait: true, Reason: reason})
 			return err
 		})
 		if err == nil {
@@ -180,7 +194,10 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 				return err
 			}
 			receipt = true
-		case <-signals:
+		case again := <-signals:
+			if slices.Contains(a.Signals, again) {
+				continue // it may come more than once
+			}
 			if a.Again != nil {
 				a.Again()
 				continue

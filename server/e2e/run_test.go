@@ -340,6 +340,41 @@ func TestRunIsInterrupted(t *testing.T) {
 	}
 }
 
+// Where nobody reads the output any more, the run is aborted, with grace.
+func TestRunWithoutAReader(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "work")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &started{Cmd: exec.Command(binary, "run", "--", "sh", "-c", "trap 'touch graceful; exit' TERM; while :; do echo more; sleep 0.01; done"), exited: make(chan struct{})}
+	s.Dir, s.Env = p.dir, p.env
+	s.Stdout, s.Stderr = w, &s.stderr
+	if p.user != nil {
+		s.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = s.Wait()
+		close(s.exited)
+	}()
+	_ = w.Close() // weir has its own
+	if _, err := r.Read(make([]byte, 4)); err != nil {
+		t.Error(err)
+	}
+	_ = r.Close()
+	if code := s.code(t, 20*time.Second); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	says(t, "stderr", s.stderr.String(), "survivors     none", "writing the output: ")
+	if strings.Contains(s.stderr.String(), "killing") || !exists(filepath.Join(p.dir, "graceful")) {
+		t.Errorf("it had no grace:\n%s", s.stderr.String())
+	}
+}
+
 // Beside a server on the same data folder a run is kept in a place of its own,
 // and is found again there. Its own server takes no orders but an abort.
 func TestRunBesideAServer(t *testing.T) {
