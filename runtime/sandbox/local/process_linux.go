@@ -120,7 +120,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	// The end of the channel is the moment of the exec.
 	errno, err := verdicts.ReadByte()
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) && ctx.Err() == nil:
 		return nil
 	case err != nil:
 		return p.explain(ctx, err)
