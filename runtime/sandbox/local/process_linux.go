@@ -119,8 +119,11 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	}
 	// The end of the channel is the moment of the exec.
 	errno, err := verdicts.ReadByte()
+	if ctx.Err() != nil {
+		return p.explain(ctx, ctx.Err())
+	}
 	switch {
-	case errors.Is(err, io.EOF) && ctx.Err() == nil:
+	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
 		return p.explain(ctx, err)
