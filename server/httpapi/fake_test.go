@@ -93,7 +93,7 @@ func setup(t *testing.T, change func(*Options)) *bundle {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	o := Options{
 		API:   graph.New(graph.Options{Runs: starter{engine: e}, Reader: e, Feed: e, Agents: e, Server: e, Log: log}),
-		Watch: graph.Watch, Log: log, Page: files,
+		Watch: graph.Watch, Resume: graph.Resume, Log: log, Page: files,
 	}
 	if change != nil {
 		change(&o)

@@ -8,7 +8,10 @@
 //   - What the API refuses it refuses as JSON with extensions.code and a remedy,
 //     and never echoes a request's body.
 //   - Serve returns when every connection and every goroutine of a request has
-//     ended; WebSocket clients are told to come back (1012) before.
+//     ended; WebSocket clients are told to come back (1012) before, and event
+//     streams break off.
+//   - Event streams and WebSockets stand under the same limits: WebSocket in
+//     Options holds them for both.
 package httpapi
 
 import (
@@ -25,6 +28,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/weirhq/weir/server/operation"
 	"github.com/weirhq/weir/server/ws"
 )
 
@@ -40,7 +44,11 @@ type Options struct {
 	API API
 	// Watch is given to the WebSocket transport: see ws.Options.
 	Watch func(ctx context.Context) (context.Context, func() error)
-	Log   *slog.Logger
+	// Resume lets a subscription start after the id that an event stream's client
+	// saw last; what it gives is called once for each response and tells the
+	// response's id, 0 for none. Nil: no ids.
+	Resume func(ctx context.Context, seq int64) (context.Context, func() int64)
+	Log    *slog.Logger
 
 	// Token is the bearer token that the API asks for; "" asks for none, which
 	// is only safe on a loopback address. The page's files never need it.
@@ -58,8 +66,9 @@ type Options struct {
 	// server is never ready.
 	Ready func(ctx context.Context) error
 
-	WebSocket       ws.Options    // Exec, Log, Init and Watch are set here
+	WebSocket       ws.Options    // Exec, Log, Init, Watch and Gate are set here
 	ShutdownTimeout time.Duration // for requests in flight; 5 s
+	ReadTimeout     time.Duration // of a whole request, but not of its stream; 30 s
 }
 
 // MaxBody is the largest request body, in bytes.
@@ -71,6 +80,7 @@ type Server struct {
 	guard    guard
 	handler  http.Handler
 	ws       *ws.Server
+	streams  *streams
 	draining atomic.Bool
 }
 
@@ -78,6 +88,14 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if o.ShutdownTimeout == 0 {
 		o.ShutdownTimeout = 5 * time.Second
+	}
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = 30 * time.Second
+	}
+	if o.Resume == nil {
+		o.Resume = func(ctx context.Context, _ int64) (context.Context, func() int64) {
+			return ctx, func() int64 { return 0 }
+		}
 	}
 	g, err := newGuard(o.Token, o.Hosts, o.Origins)
 	if err != nil {
@@ -87,9 +105,11 @@ func New(o Options) (*Server, error) {
 	o.WebSocket.Exec, o.WebSocket.Log = o.API.Executor(), o.Log
 	o.WebSocket.Init, o.WebSocket.Watch = g.admitSocket, o.Watch
 	s.ws = ws.New(o.WebSocket)
+	runner := operation.Runner{Exec: o.API.Executor(), Log: o.Log, Watch: o.Watch}
+	s.streams = newStreams(runner, o.Resume, s.ws.Options())
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", g.api(&graphQL{exec: o.API.Executor(), socket: s.ws, log: o.Log}, true))
+	mux.Handle("/graphql", g.api(&graphQL{runner: runner, socket: s.ws, streams: s.streams}, true))
 	mux.Handle("GET /metrics", g.api(s.metrics(), false))
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -120,8 +140,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second, // of a whole request; not of a WebSocket
+		ReadTimeout:       s.o.ReadTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
@@ -139,6 +160,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 	s.draining.Store(true)
 	var sockets sync.WaitGroup
+	s.streams.shutdown()
 	sockets.Go(s.ws.Shutdown)
 	limit, stop := context.WithTimeout(base, s.o.ShutdownTimeout)
 	defer stop()

@@ -123,12 +123,12 @@ func (c *thirsty) Write(p []byte) (int, error) {
 func TestProgressCounts(t *testing.T) {
 	t.Parallel()
 	c := &thirsty{sips: 4}
-	n, err := (&progressConn{Conn: c}).Write([]byte("0123456789"))
+	n, err := newProgressConn(c, time.Second).Write([]byte("0123456789"))
 	if n != 10 || err != nil || string(c.got) != "0123456789" {
 		t.Errorf("with progress: %d, %v, %q", n, err, c.got)
 	}
 	c = &thirsty{sips: 2}
-	n, err = (&progressConn{Conn: c}).Write([]byte("0123456789"))
+	n, err = newProgressConn(c, time.Second).Write([]byte("0123456789"))
 	if n != 6 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("without: %d, %v", n, err)
 	}
