@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -250,14 +249,11 @@ func (st *stream) write(messages []byte) error {
 		return nil
 	}
 	st.err = err
-	st.cancel(err)
 	var timeout net.Error
-	if st.of.stop.Err() != nil {
-		return err
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) || (errors.As(err, &timeout) && timeout.Timeout()) {
+	if errors.As(err, &timeout) && timeout.Timeout() && st.of.stop.Err() == nil {
 		st.of.stalled.Add(1)
 		st.of.log.Warn("event stream cut: the client took nothing", "for", st.out.Timeout)
 	}
+	st.cancel(err)
 	return err
 }

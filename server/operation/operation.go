@@ -84,6 +84,9 @@ func (r Runner) Stream(ctx context.Context, op *graphql.OperationContext, to Sin
 			return
 		}
 	}
+	if ctx.Err() != nil {
+		return // it was cut short: neither an end nor a failure of its own
+	}
 	if err := outcome(); err != nil {
 		to.Fail(r.Present(ctx, err))
 		return

@@ -13,7 +13,8 @@ type Progress struct {
 	W           io.Writer
 	SetDeadline func(time.Time) error // of writes to W
 	Timeout     time.Duration
-	Piece       int // how many bytes are written under one deadline
+	Piece       int  // how many bytes are written under one deadline
+	Resumes     bool // W can go on after a deadline that passed in the midst of a piece
 }
 
 // Write implements io.Writer.
@@ -26,7 +27,7 @@ func (p Progress) Write(data []byte) (written int, err error) {
 		n, err := p.W.Write(piece)
 		written += n
 		var timeout net.Error
-		if err != nil && (n == 0 || !errors.As(err, &timeout) || !timeout.Timeout()) {
+		if err != nil && (!p.Resumes || n == 0 || !errors.As(err, &timeout) || !timeout.Timeout()) {
 			return written, err
 		}
 	}

@@ -258,7 +258,7 @@ type progressConn struct {
 }
 
 func newProgressConn(c net.Conn, timeout time.Duration) *progressConn {
-	return &progressConn{c, operation.Progress{W: c, SetDeadline: c.SetWriteDeadline, Timeout: timeout, Piece: writePiece}}
+	return &progressConn{c, operation.Progress{W: c, SetDeadline: c.SetWriteDeadline, Timeout: timeout, Piece: writePiece, Resumes: true}}
 }
 
 func (c *progressConn) Write(p []byte) (int, error) { return c.progress.Write(p) }
