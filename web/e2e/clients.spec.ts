@@ -1,0 +1,126 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Page } from '@playwright/test';
+import { serverAudits } from 'graphql-http';
+import { build } from 'vite';
+import { Arrived } from './clients/cursor';
+import { clients } from './clients/node';
+import { expect, test } from './fixtures';
+import { Weir } from './weir';
+
+/** The clients of e2e/clients/browser.ts as one script. */
+async function bundle(): Promise<string> {
+  const built = await build({
+    configFile: false,
+    logLevel: 'error',
+    define: { 'process.env.NODE_ENV': '"production"' },
+    build: {
+      write: false,
+      minify: false,
+      rollupOptions: {
+        input: fileURLToPath(new URL('clients/browser.ts', import.meta.url)),
+        output: { format: 'iife', entryFileNames: 'clients.js' },
+      },
+    },
+  });
+  const { output } = (Array.isArray(built) ? built[0] : built) as { output: { type: string; code?: string }[] };
+  const code = output.find((chunk) => chunk.type === 'chunk')?.code;
+  if (!code) throw new Error('nothing was built');
+  return code;
+}
+
+/** Opens a page of the server's own origin that holds the clients. */
+async function open(page: Page, weir: Weir): Promise<void> {
+  const code = await bundle();
+  await page.route(`${weir.url}/clients/**`, (route) =>
+    route.request().url().endsWith('.js')
+      ? route.fulfill({ contentType: 'text/javascript', body: code })
+      : route.fulfill({ contentType: 'text/html', body: '<!doctype html><script src="/clients/clients.js"></script>' }),
+  );
+  await page.goto(`${weir.url}/clients/`);
+}
+
+const points = (n: number) => `
+import json, time
+for step in range(${n}):
+    print(json.dumps({"step": step, "metrics": {"loss": 1}}), flush=True)
+    time.sleep(0.005)
+`;
+
+test('every client resumes by its cursor after kill -9: nothing is missing, nothing doubled', async ({
+  page,
+  watch,
+}) => {
+  watch.expectErrors(/ERR_|WebSocket connection|^console: .*Apollo DevTools/);
+  const weir = await Weir.start();
+  const stops: (() => unknown)[] = [];
+  try {
+    await open(page, weir);
+    const versions = (await page.evaluate('queries()')) as { server: { version: string } }[];
+    expect(versions.map((data) => typeof data.server.version)).toEqual(['string', 'string', 'string']);
+
+    const first = await weir.startRun({ agent: 'script', stage: 'train', code: points(100_000) });
+    const arrived: Record<string, Arrived> = {};
+    for (const [name, start] of Object.entries(clients)) {
+      const mine = new Arrived();
+      arrived[`${name} (Node)`] = mine;
+      stops.push(start(weir.url, first.session.id, mine));
+    }
+    await page.evaluate(`watch(${JSON.stringify(first.session.id)})`);
+    const all = async () => {
+      const seqs: Record<string, number[]> = {};
+      for (const [name, mine] of Object.entries(arrived)) seqs[name] = [...mine.seqs];
+      const there = (await page.evaluate('arrived()')) as Record<string, number[]>;
+      for (const [name, mine] of Object.entries(there)) seqs[`${name} (Chromium)`] = mine;
+      return seqs;
+    };
+    const lengths = async () => Object.values(await all()).map((seqs) => seqs.length);
+    await expect.poll(async () => Math.min(...(await lengths()))).toBeGreaterThan(200);
+    await weir.kill();
+    const before = await all();
+    await weir.up();
+    await expect.poll(async () => (await weir.run(first.id)).status).toBe('FAILED');
+
+    const second = await weir.startRun({
+      agent: 'script',
+      stage: 'train',
+      sessionId: first.session.id,
+      code: points(200),
+    });
+    await expect.poll(async () => (await weir.run(second.id)).status).toBe('DONE');
+    const seqs = (await weir.log(first.session.id)).map((event) => event.seq);
+    expect(seqs).toEqual(seqs.map((_, i) => i + 1));
+    await expect
+      .poll(async () =>
+        Object.entries(await all())
+          .filter(([, got]) => (got.at(-1) ?? 0) < seqs.length)
+          .map(([n]) => n),
+      )
+      .toEqual([]);
+
+    const after = await all();
+    expect(Object.keys(after)).toHaveLength(Object.keys(clients).length + 6);
+    for (const [name, got] of Object.entries(after)) {
+      expect(got, name).toEqual(seqs);
+      expect(got.length, `${name} got something on both sides of the crash`).toBeGreaterThan(
+        (before[name]?.length ?? 0) + 200,
+      );
+    }
+    expect(await page.title()).toBe('');
+  } finally {
+    for (const stop of stops) await stop();
+    await weir.stop();
+  }
+});
+
+test('the audits of graphql-http pass, but for what docs/transports.md lists', async ({ weir }) => {
+  const missed: string[] = [];
+  for (const audit of serverAudits({ url: `${weir.url}/graphql`, fetchFn: fetch })) {
+    const { status } = await audit.fn();
+    if (status !== 'ok') missed.push(`${audit.id} ${audit.name}`);
+  }
+  expect(missed.filter((name) => name.includes(' MUST '))).toEqual([]);
+  const docs = readFileSync(fileURLToPath(new URL('../../docs/transports.md', import.meta.url)), 'utf8');
+  const listed = [...docs.matchAll(/^\| `(\w{4})` \| (.*?) \|/gm)].map(([, id, name]) => `${id} ${name}`);
+  expect(missed.sort()).toEqual(listed.sort());
+});
