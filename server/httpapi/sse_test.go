@@ -50,7 +50,7 @@ func (b *bundle) stream(t *testing.T, method, query string, headers ...string) *
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req) //nolint:bodyclose // closed when the test ends
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
