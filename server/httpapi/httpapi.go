@@ -68,7 +68,6 @@ type Options struct {
 
 	WebSocket       ws.Options    // Exec, Log, Init, Watch and Gate are set here
 	ShutdownTimeout time.Duration // for requests in flight; 5 s
-	ReadTimeout     time.Duration // of a whole request, but not of its stream; 30 s
 }
 
 // MaxBody is the largest request body, in bytes.
@@ -88,9 +87,6 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if o.ShutdownTimeout == 0 {
 		o.ShutdownTimeout = 5 * time.Second
-	}
-	if o.ReadTimeout == 0 {
-		o.ReadTimeout = 30 * time.Second
 	}
 	if o.Resume == nil {
 		o.Resume = func(ctx context.Context, _ int64) (context.Context, func() int64) {
@@ -142,7 +138,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       s.o.ReadTimeout,
+		ReadTimeout:       30 * time.Second, // of a whole request; not of a WebSocket or a stream
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),

@@ -131,7 +131,6 @@ func (s *streams) serve(ctx context.Context, w http.ResponseWriter, last int64, 
 	ctx, position := s.resume(ctx, last)
 
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Time{}) // that of a request would end the stream
 	if c, ok := ctx.Value(connKey{}).(interface{ SetWriteBuffer(int) error }); ok {
 		_ = c.SetWriteBuffer(s.writeBuffer) // bounds how old the data of a slow client is
 	}

@@ -217,17 +217,25 @@ func TestLastEventID(t *testing.T) {
 	}
 }
 
-// A stream outlives the time that a request has to be read, and comments keep it alive.
-func TestEventStreamOutlivesTheReadTimeout(t *testing.T) {
+// Comments keep a stream alive in which nothing happens.
+func TestEventStreamKeepsAlive(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *Options) {
-		o.ReadTimeout = 100 * time.Millisecond
-		o.WebSocket.PingInterval = 50 * time.Millisecond
-	})
+	b := setup(t, func(o *Options) { o.WebSocket.PingInterval = 20 * time.Millisecond })
 	e := b.stream(t, http.MethodPost, watch)
 	e.want("id: 1\nevent: next\ndata: " + `{"data":{"events":[{"seq":1,"text":"w"}]}}`)
-	for range 8 {
+	for range 3 {
 		e.want(":")
+	}
+}
+
+// JSON that somebody wrote over several lines stays one field of a message.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", "\n": " ", "{\r\n\"a\":\n1}\n": "{  \"a\": 1} ", `{"a":"\n"}`: `{"a":"\n"}`} {
+		got := []byte(text)
+		if oneLine(got); string(got) != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
 	}
 }
 

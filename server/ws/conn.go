@@ -246,34 +246,6 @@ func (c *conn) pong(payload json.RawMessage) {
 	_ = c.write(nil, frame)
 }
 
-// keepAlive sends pings and cuts a connection that shows no sign of life: a
-// peer that is gone without a word would otherwise stay for hours.
-func (c *conn) keepAlive() {
-	tick := time.NewTicker(c.server.o.PingInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if c.silent() || c.write(nil, []byte(`{"type":"ping"}`)) != nil {
-			return
-		}
-	}
-}
-
-// silent cuts a connection that gave no sign of life for too long.
-func (c *conn) silent() bool {
-	silence := time.Since(time.Unix(0, c.heard.Load()))
-	if silence <= missedPings*c.server.o.PingInterval {
-		return false
-	}
-	c.server.silent.Add(1)
-	c.cut("no sign of life", "silence", silence)
-	return true
-}
-
 // write sends one frame, for op unless it is nil. It fails when op or the
 // connection is over.
 func (c *conn) write(op *stream, frame []byte) error {

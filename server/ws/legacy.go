@@ -1,10 +1,7 @@
 package ws
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -42,34 +39,4 @@ func legacyRefusal(err error) []byte {
 		"type": "connection_error", "payload": map[string]string{"message": err.Error()},
 	})
 	return frame
-}
-
-// legacyKeepAlive is the part of PingInterval after which a ka is due: clients of
-// graphql-ws leave after 30 s without one.
-const legacyKeepAlive = 2
-
-// keepAliveLegacy sends ka messages, which nobody answers, and pings of the
-// WebSocket itself, which every client does; so a peer that is gone without a
-// word is cut here too.
-func (c *conn) keepAliveLegacy() {
-	interval := c.server.o.PingInterval
-	tick := time.NewTicker(interval / legacyKeepAlive)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if c.silent() || c.write(nil, keepAliveMessage) != nil {
-			return
-		}
-		// Not c.ctx: its end would close the connection before the close handshake.
-		// The ping ends with the connection too.
-		ctx, cancel := context.WithTimeoutCause(context.Background(), interval/legacyKeepAlive, errors.New("no pong"))
-		if c.socket.Ping(ctx) == nil {
-			c.heard.Store(time.Now().UnixNano())
-		}
-		cancel()
-	}
 }
