@@ -69,8 +69,8 @@ func (e *engine) FollowRuns(context.Context, run.RunFilter, func(run.Run) error)
 
 func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run.EventFilter, send func([]*run.Event) error) error {
 	defer func() { e.ended <- struct{}{} }()
-	body := []byte(`{"text":"w"}`)
-	if e.flood != nil {
+	body, endless := []byte(`{"text":"w"}`), e.flood != nil
+	if endless {
 		body = e.flood
 	}
 	for seq := after + 1; ; seq++ {
@@ -78,7 +78,7 @@ func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run
 		if err != nil {
 			return err
 		}
-		if e.flood == nil {
+		if !endless {
 			break
 		}
 	}
