@@ -6,7 +6,7 @@ LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 PKG  ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint format generate verify web bench soak
+.PHONY: help build test race lint format generate verify web bench fuzz soak
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,18 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 	cd web && npm run codegen && npm run build
 
 bench: ## Measure Weir against what it stands on; fails over the limits
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
 
-soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store
+# Two at a time, one core each. A finding is written to testdata/fuzz: commit it.
+FUZZTIME ?= 10s
+fuzz: ## Fuzz what reads output: each target for FUZZTIME (10s)
+	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' | \
+		xargs -P 2 -L 1 sh -c '$(GO) test -run "^$$" -fuzz "^$$0$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s -parallel 1 -timeout 0 $$1'
+
+soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, 200 quick exits, a million lines through CPython, a million hostile files
+	cd web && WEIR_CLIENT_ROUNDS=20 npm run e2e -- clients
 	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e
+	WEIR_READ_ROUNDS=200 $(GO) test -count 1 -run 'TestEveryLine' -timeout 60m -v ./runtime/sandbox/local
+	WEIR_CPYTHON_LINES=1000000 $(GO) test -count 1 -run 'TestAgreesWithCPython' -timeout 30m -v ./runtime/metricline
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestAHostileWorkspaceIsBounded' -timeout 90m -v ./runtime/engine
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local

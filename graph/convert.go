@@ -2,6 +2,7 @@ package graph
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/graph/model"
@@ -157,6 +158,14 @@ func toExecution(e run.Execution) *model.Execution {
 	return out
 }
 
+func toOutput(x run.ExecutionID, o run.Output) *model.ExecutionOutput {
+	return &model.ExecutionOutput{
+		Stream: model.OutputStream(o.Stream),
+		Bytes:  o.Bytes,
+		URL:    "/executions/" + string(x) + "/" + strings.ToLower(string(o.Stream)),
+	}
+}
+
 func toLoss(l run.Loss) *model.Loss {
 	return &model.Loss{
 		BytesRead:       l.BytesRead,
@@ -164,6 +173,7 @@ func toLoss(l run.Loss) *model.Loss {
 		LinesParsed:     l.LinesParsed,
 		LinesRejected:   l.LinesRejected,
 		BytesTruncated:  l.BytesTruncated,
+		BytesNotKept:    l.BytesNotKept,
 		RejectedSamples: l.RejectedSamples,
 	}
 }

@@ -49,6 +49,8 @@ type fake struct {
 	series    []run.Series
 	usage     run.Usage
 	execs     []run.Execution
+	losses    map[run.ExecutionID]run.Loss
+	outputs   map[string][]run.Output
 	artifacts []run.Artifact
 	questions []run.Question
 
@@ -112,6 +114,12 @@ func (f *fake) InclusiveUsage(context.Context, run.ID) (run.Usage, error) {
 }
 
 func (f *fake) Executions(context.Context, run.ID) ([]run.Execution, error) { return f.execs, f.err }
+
+func (f *fake) Losses(run.ID) map[run.ExecutionID]run.Loss { return f.losses }
+
+func (f *fake) Outputs(s run.SessionID, x run.ExecutionID) ([]run.Output, error) {
+	return f.outputs[string(s)+"/"+string(x)], f.err
+}
 
 func (f *fake) Artifacts(context.Context, run.ID) ([]run.Artifact, error) { return f.artifacts, f.err }
 

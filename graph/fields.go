@@ -40,7 +40,25 @@ func (r runResolver) UsageInclusive(ctx context.Context, obj *model.Run) (*model
 }
 
 func (r runResolver) Executions(ctx context.Context, obj *model.Run) ([]*model.Execution, error) {
-	return list(ctx, obj, r.Reader.Executions, toExecution)
+	live := r.Runs.Losses(run.ID(obj.ID)) // before the rows: see there
+	return list(ctx, obj, r.Reader.Executions, func(e run.Execution) *model.Execution {
+		if loss, ok := live[e.ID]; ok && e.EndedAt.IsZero() {
+			e.Loss = loss
+		}
+		out := toExecution(e)
+		out.SessionID = obj.SessionID
+		return out
+	})
+}
+
+// Outputs looks into the data folder.
+func (r executionResolver) Outputs(_ context.Context, obj *model.Execution) ([]*model.ExecutionOutput, error) {
+	id := run.ExecutionID(obj.ID)
+	kept, err := r.Runs.Outputs(run.SessionID(obj.SessionID), id)
+	if err != nil {
+		return nil, err
+	}
+	return each(kept, func(o run.Output) *model.ExecutionOutput { return toOutput(id, o) }), nil
 }
 
 func (r runResolver) Artifacts(ctx context.Context, obj *model.Run) ([]*model.Artifact, error) {

@@ -34,6 +34,11 @@ type Runs interface {
 	// Abort gives the receipt, and whether the run was still open.
 	Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error)
 	Answer(ctx context.Context, id string, answer json.RawMessage) (run.Question, error)
+	// Losses gives the accounts so far of the executions that are at work here.
+	// Who reads them before the rows finds each execution in one of the two.
+	Losses(id run.ID) map[run.ExecutionID]run.Loss
+	// Outputs tells what is kept here of an execution's raw output.
+	Outputs(session run.SessionID, id run.ExecutionID) ([]run.Output, error)
 }
 
 // Reader reads what is committed. An unknown id is a *run.Error with NOT_FOUND.

@@ -18,6 +18,7 @@ type (
 	subscriptionResolver struct{ *resolver }
 	runResolver          struct{ *resolver }
 	sessionResolver      struct{ *resolver }
+	executionResolver    struct{ *resolver }
 )
 
 var _ generated.ResolverRoot = (*resolver)(nil)
@@ -27,3 +28,4 @@ func (r *resolver) Mutation() generated.MutationResolver         { return mutati
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscriptionResolver{r} }
 func (r *resolver) Run() generated.RunResolver                   { return runResolver{r} }
 func (r *resolver) Session() generated.SessionResolver           { return sessionResolver{r} }
+func (r *resolver) Execution() generated.ExecutionResolver       { return executionResolver{r} }

@@ -228,20 +228,24 @@ func TestRunShowsWhole(t *testing.T) {
 	r.Input = run.Input{Agent: "trainer", Env: []run.EnvVar{{Name: "SECRET", Value: "hunter2"}}, Labels: []byte(`{"a":1}`), Sandbox: run.SandboxRequest{CPUs: 2}}
 	r.Abort = &run.Receipt{Run: runA, RequestedAt: noon, Survivors: []int{42}, Outcome: run.AbortSurvivors}
 	f.runs[runA] = r
-	f.execs = []run.Execution{{ID: "exe_1", Backend: "local", StartedAt: noon, EndedAt: noon, Elapsed: 1500 * time.Millisecond, Class: run.ClassError, ExitCode: &code}, {ID: "exe_2", StartedAt: noon}}
+	f.execs = []run.Execution{{ID: "exe_1", Backend: "local", StartedAt: noon, EndedAt: noon, Elapsed: 1500 * time.Millisecond, Class: run.ClassError, ExitCode: &code, Loss: run.Loss{BytesRead: 7, BytesNotKept: 1}}, {ID: "exe_2", StartedAt: noon}}
+	// The row of an execution that has ended wins over what is still in memory.
+	f.losses = map[run.ExecutionID]run.Loss{"exe_1": {BytesRead: 6}, "exe_2": {BytesRead: 9, RejectedSamples: []string{"x"}}}
+	f.outputs = map[string][]run.Output{sesID + "/exe_1": {{Stream: run.Stderr, Bytes: 6}}}
 	f.series = []run.Series{{Key: run.SeriesKey{Run: runA, Attempt: 1, Name: "loss"}, AsOfSeq: 9, Buckets: []run.Bucket{
 		{FromStep: 0, ToStep: 1, Count: 3, NaN: 1, Min: 1, Max: 3, First: 1, Last: 3, FirstAt: noon, LastAt: noon},
 		{FromStep: 2, ToStep: 3, Count: 1, PositiveInfinity: 1, FirstAt: noon, LastAt: noon},
 	}}}
 	got := data(t, do(t, setup(t, f), `{run(id:"`+runA+`"){session{title activeRun{id} runs{nodes{id}}} parent{id} children{parent{id} exitReason}
 		labels config input{sandbox command} usage{input computeSeconds costUsd costNanoUsd costSource provenance unpriced}
-		usageInclusive{costUsd provenance} executions{exitClass exitCode seconds command loss{rejectedSamples}}
+		usageInclusive{costUsd provenance} executions{exitClass exitCode seconds command loss{bytesRead bytesNotKept rejectedSamples} outputs{stream bytes url}}
 		abort{survivors outcome} metrics{asOfSeq buckets{count nan positiveInfinity min last}} startedAt}}`, nil))
 	want := `{"run":{"session":{"title":"one","activeRun":{"id":"` + runA + `"},"runs":{"nodes":[{"id":"` + runA + `"}]}},"parent":null,` +
 		`"children":[{"parent":{"id":"` + runA + `"},"exitReason":"COMPLETED"}],"labels":{"a":1},"config":null,"input":{"sandbox":{"cpus":2},"command":null},` +
 		`"usage":{"input":"1152921504606846976","computeSeconds":2.5,"costUsd":1.5,"costNanoUsd":1500000000,"costSource":"COMPUTED","provenance":"MEASURED","unpriced":1},` +
 		`"usageInclusive":{"costUsd":null,"provenance":"UNKNOWN"},` +
-		`"executions":[{"exitClass":"ERROR","exitCode":2,"seconds":1.5,"command":[],"loss":{"rejectedSamples":[]}},{"exitClass":null,"exitCode":null,"seconds":null,"command":[],"loss":{"rejectedSamples":[]}}],` +
+		`"executions":[{"exitClass":"ERROR","exitCode":2,"seconds":1.5,"command":[],"loss":{"bytesRead":7,"bytesNotKept":1,"rejectedSamples":[]},"outputs":[{"stream":"STDERR","bytes":6,"url":"/executions/exe_1/stderr"}]},` +
+		`{"exitClass":null,"exitCode":null,"seconds":null,"command":[],"loss":{"bytesRead":9,"bytesNotKept":0,"rejectedSamples":["x"]},"outputs":[]}],` +
 		`"abort":{"survivors":[42],"outcome":"SURVIVORS"},` +
 		`"metrics":[{"asOfSeq":9,"buckets":[{"count":3,"nan":1,"positiveInfinity":0,"min":1,"last":3},{"count":1,"nan":0,"positiveInfinity":1,"min":null,"last":null}]}],"startedAt":null}}`
 	if got != want {

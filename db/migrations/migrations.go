@@ -36,10 +36,31 @@ func Migrate(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the schema version: %w", err)
 	}
-	if have > want {
-		return have, fmt.Errorf("the database has schema version %d, this program knows up to %d: it was written by a newer version of Weir; start that one", have, want)
+	return have, known(have, want)
+}
+
+// Known tells whether this program can use the database, and changes nothing. A
+// database that was never migrated is known.
+func Known(ctx context.Context, db *sql.DB, dialect string) error {
+	p, err := provider(db, dialect)
+	if err != nil {
+		return err
 	}
-	return have, nil
+	var have, want int64
+	for _, s := range p.ListSources() {
+		want = max(want, s.Version)
+	}
+	if err := db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM schema_versions").Scan(&have); err != nil {
+		return nil //nolint:nilerr // there is no such table yet: what else is wrong shows elsewhere
+	}
+	return known(have, want)
+}
+
+func known(have, want int64) error {
+	if have > want {
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: it was written by a newer version of Weir; start that one", have, want)
+	}
+	return nil
 }
 
 func provider(db *sql.DB, dialect string) (*goose.Provider, error) {

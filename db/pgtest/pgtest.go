@@ -79,6 +79,12 @@ func Database(t testing.TB) string {
 	if server := os.Getenv(Env); server != "" {
 		return create(t, server)
 	}
+	return create(t, sharedServer(t).URL("postgres"))
+}
+
+// sharedServer is the cluster of this process, started at first use.
+func sharedServer(t testing.TB) *Cluster {
+	t.Helper()
 	shared.once.Do(func() { shared.c, shared.err = start(false, 5432, nil) })
 	if errors.Is(shared.err, errNone) {
 		Need(t, shared.err.Error())
@@ -86,7 +92,66 @@ func Database(t testing.TB) string {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return create(t, shared.c.URL("postgres"))
+	return shared.c
+}
+
+// pool holds databases of the shared cluster that tests have given back.
+var pool struct {
+	mu   sync.Mutex
+	free []string
+}
+
+// Reused gives the URL of a database that another test of this process may have
+// used before: its tables, if it has any, are empty, but for schema_versions. That is much cheaper than
+// Database, for tests that leave the schema alone.
+func Reused(t testing.TB) string {
+	t.Helper()
+	if os.Getenv(Env) != "" {
+		return Database(t)
+	}
+	server := sharedServer(t)
+	pool.mu.Lock()
+	var database string
+	if n := len(pool.free); n > 0 {
+		database, pool.free = pool.free[n-1], pool.free[:n-1]
+	}
+	pool.mu.Unlock()
+	if database == "" {
+		database = server.Database(t)
+	}
+	t.Cleanup(func() {
+		if err := empty(database); err != nil {
+			t.Errorf("emptying a test database: %v", err)
+			return
+		}
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		pool.free = append(pool.free, database)
+	})
+	return database
+}
+
+// empty makes the tables of a database empty, and ends who still uses it.
+func empty(database string) error {
+	db, err := connect(database)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `DO $$
+DECLARE names TEXT;
+BEGIN
+	SELECT string_agg(quote_ident(tablename), ', ') INTO names FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_versions';
+	IF names IS NOT NULL THEN
+		EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY CASCADE';
+	END IF;
+END $$`)
+	return err
 }
 
 // create makes a database on a server and drops it at the end of the test.
@@ -117,6 +182,19 @@ func create(t testing.TB, server string) string {
 	})
 	u.Path = "/" + name
 	return u.String()
+}
+
+// Exec runs a statement on a database, past the product.
+func Exec(t testing.TB, database, statement string) {
+	t.Helper()
+	db, err := connect(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
 }
 
 // connect opens a pool for administration; the socket and trust make TLS moot.
@@ -263,6 +341,10 @@ func start(flush bool, port int, prepare func(dir string) error, extra ...string
 	c := &Cluster{dir: dir, bin: bin, cred: cred, sync: flush, port: port, args: extra}
 	if cred != nil {
 		if err := os.Chown(dir, int(cred.Uid), int(cred.Gid)); err != nil {
+			return nil, err
+		}
+		// Servers of other users reach the socket.
+		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // passing through is the point
 			return nil, err
 		}
 	}

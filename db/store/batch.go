@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxBody    = 64 << 20 // bytes of one event; PostgreSQL's message ends at 1 GiB
-	maxKeyPart = 1 << 10  // bytes of a stage, tag or name: an index row of PostgreSQL holds about 2,700
-	ordBits    = 20       // points of one event: 2^20
+	maxBody = 64 << 20 // bytes of one event; PostgreSQL's message ends at 1 GiB
+	maxKey  = 2500     // bytes of stage, tag and name together: an index row of PostgreSQL holds about 2,700, and a name of 512 characters has up to 2,048
+	ordBits = 20       // points of one event: 2^20
 )
 
 // prepared is a batch after everything that needs no database was done, in the
@@ -144,16 +144,11 @@ func flatten(id run.ID, pt run.Point) (flatPoint, string) {
 	default:
 		return flatPoint{}, fmt.Sprintf("unknown special value %d", pt.Special)
 	}
-	if len(pt.Name) > maxKeyPart || len(pt.RunTag) > maxKeyPart || len(pt.Stage) > maxKeyPart || len(pt.Name)+len(pt.RunTag)+len(pt.Stage) > 2*maxKeyPart {
-		return flatPoint{}, fmt.Sprintf("the name, run tag or stage has more than %d bytes (%.40q...)", maxKeyPart, pt.Name)
+	key := run.SeriesKey{Run: id, Stage: clean(pt.Stage), RunTag: clean(pt.RunTag), Name: clean(pt.Name)}
+	if n := len(key.Name) + len(key.RunTag) + len(key.Stage); n > maxKey {
+		return flatPoint{}, fmt.Sprintf("the name, run tag and stage have %d bytes, at most %d are kept (%.40q...)", n, maxKey, pt.Name)
 	}
-	if pt.Name == "" {
-		return flatPoint{}, "the metric has no name"
-	}
-	return flatPoint{
-		key:  run.SeriesKey{Run: id, Stage: clean(pt.Stage), RunTag: clean(pt.RunTag), Name: clean(pt.Name)},
-		step: pt.Step, value: pt.Value, spec: pt.Special, atUS: pt.At.UnixMicro(),
-	}, ""
+	return flatPoint{key: key, step: pt.Step, value: pt.Value, spec: pt.Special, atUS: pt.At.UnixMicro()}, ""
 }
 
 func newEvent(session run.SessionID, d run.Draft) (*run.Event, error) {

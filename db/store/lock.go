@@ -24,17 +24,9 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, folderError(dir, err)
 	}
-	if err := flock(f); err != nil {
-		holder, _ := os.ReadFile(name)
+	if err := lockError(dir, f, flock(f)); err != nil {
 		_ = f.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, run.Errorf(run.Unavailable, "the data folder %s cannot be locked: %w; put it on a local disk", dir, err)
-		}
-		by := ""
-		if pid := strings.TrimSpace(string(holder)); pid != "" {
-			by = " (process " + pid + ")"
-		}
-		return nil, run.Errorf(run.Unavailable, "the data folder %s is in use by another Weir server%s; stop that one, or give this one another folder with --data", dir, by)
+		return nil, err
 	}
 	// The test write: a full or read-only disk shows here and not in the first run.
 	err = f.Truncate(0)
@@ -49,6 +41,22 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, folderError(dir, err)
 	}
 	return f, nil
+}
+
+// lockError says who holds the lock of a data folder.
+func lockError(dir string, f *os.File, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return run.Errorf(run.Unavailable, "the data folder %s cannot be locked: %w; put it on a local disk", dir, err)
+	}
+	by := ""
+	holder, _ := os.ReadFile(f.Name())
+	if pid := strings.TrimSpace(string(holder)); pid != "" {
+		by = " (process " + pid + ")"
+	}
+	return run.Errorf(run.Unavailable, "the data folder %s is in use by another Weir server%s; stop that one, or give this one another folder with --data", dir, by)
 }
 
 // lockPatience is how long a taken lock is waited for: a server that is just

@@ -58,8 +58,8 @@ func (s *Store) openPostgres(ctx context.Context, url string) error {
 	if err := maintenance.QueryRowContext(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return pgOpenError(t, err)
 	}
-	if version < minPostgres {
-		return run.Errorf(run.Unavailable, "the PostgreSQL server %s has version %d; Weir needs 13 or newer", t.addr, version/10000)
+	if err := newEnough(t, version); err != nil {
+		return err
 	}
 	if err := s.migrate(ctx, maintenance); err != nil {
 		return pgOpenError(t, err)

@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/db/pgtest"
 	"github.com/weirhq/weir/db/store"
@@ -26,6 +28,18 @@ func refuses(t *testing.T, o store.Options, words ...string) {
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+// refusesBoth fails unless opening and checking are refused with all of the words.
+func refusesBoth(t *testing.T, o store.Options, words ...string) {
+	t.Helper()
+	refuses(t, o, words...)
+	_, err := store.Check(t.Context(), o)
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("the check does not say %q: %v", w, err)
 		}
 	}
 }
@@ -82,7 +96,7 @@ func TestOpenRefusals(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		openStore(t, store.Options{Path: dir}, &store.Fault{})
-		refuses(t, store.Options{Path: dir}, dir, "another Weir server", "--data")
+		refusesBoth(t, store.Options{Path: dir}, dir, "another Weir server", "--data")
 	})
 	t.Run("LockedDatabase", func(t *testing.T) {
 		t.Parallel()
@@ -97,7 +111,7 @@ func TestOpenRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback() }()
-		refuses(t, store.Options{Path: dir}, file, "locked by another process")
+		refusesBoth(t, store.Options{Path: dir}, file, "locked by another process")
 	})
 	t.Run("NotADatabase", func(t *testing.T) {
 		t.Parallel()
@@ -105,7 +119,7 @@ func TestOpenRefusals(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "weir.db"), bytes.Repeat([]byte("not a database "), 1000), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, store.Options{Path: dir}, "weir.db is not a Weir database", "move it away")
+		refusesBoth(t, store.Options{Path: dir}, "weir.db is not a Weir database", "move it away")
 	})
 	t.Run("DamagedPage", func(t *testing.T) {
 		t.Parallel()
@@ -126,7 +140,7 @@ func TestOpenRefusals(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, store.Options{Path: dir}, file, "is damaged", "backup")
+		refusesBoth(t, store.Options{Path: dir}, file, "is damaged", "backup")
 	})
 	t.Run("Truncated", func(t *testing.T) {
 		t.Parallel()
@@ -134,7 +148,7 @@ func TestOpenRefusals(t *testing.T) {
 		if err := os.Truncate(file, 300_000); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, store.Options{Path: dir}, file, "is damaged")
+		refusesBoth(t, store.Options{Path: dir}, file, "is damaged")
 	})
 	t.Run("NewerSchema", func(t *testing.T) {
 		t.Parallel()
@@ -146,7 +160,7 @@ func TestOpenRefusals(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, store.Options{Path: dir}, "99999", "newer version")
+		refusesBoth(t, store.Options{Path: dir}, "99999", "newer version")
 	})
 	t.Run("MissingColumn", func(t *testing.T) {
 		t.Parallel()
@@ -162,7 +176,7 @@ func TestOpenRefusals(t *testing.T) {
 	})
 	t.Run("NoServer", func(t *testing.T) {
 		t.Parallel()
-		refuses(t, store.Options{URL: "postgres://u:geheim@127.0.0.1:1/db"}, "127.0.0.1:1", "server runs")
+		refusesBoth(t, store.Options{URL: "postgres://u:geheim@127.0.0.1:1/db"}, "127.0.0.1:1", "server runs")
 	})
 }
 
@@ -170,8 +184,8 @@ func TestOpenPostgresRefusals(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
 	name := url[strings.Index(url, "@/")+2 : strings.Index(url, "?")]
-	refuses(t, store.Options{URL: strings.Replace(url, name, "nosuch", 1)}, "nosuch", "createdb nosuch")
-	refuses(t, store.Options{URL: strings.Replace(url, "postgres@", "nobody@", 1)}, "nobody", "check user and password")
+	refusesBoth(t, store.Options{URL: strings.Replace(url, name, "nosuch", 1)}, "nosuch", "createdb nosuch")
+	refusesBoth(t, store.Options{URL: strings.Replace(url, "postgres@", "nobody@", 1)}, "nobody", "check user and password")
 }
 
 // TestReplicasStartAtOnce: several processes may migrate one fresh database.
@@ -253,4 +267,46 @@ func TestFilesArePrivate(t *testing.T) {
 			t.Errorf("%s has the mode %o, want 600", name, info.Mode().Perm())
 		}
 	}
+}
+
+// A check changes nothing, not even a database that this version would migrate.
+func TestCheckChangesNothing(t *testing.T) {
+	t.Parallel()
+	names := func(dir string) (all []string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		return all
+	}
+	empty := t.TempDir()
+	h, err := store.Check(t.Context(), store.Options{Path: empty})
+	if err != nil || !h.Fresh || h.Dialect != "sqlite" || h.Where != filepath.Join(empty, "weir.db") || len(names(empty)) > 0 {
+		t.Errorf("%+v %v, left %v", h, err, names(empty))
+	}
+	dir, file := filled(t)
+	before, files := content(t, file), names(dir)
+	h, err = store.Check(t.Context(), store.Options{Path: dir})
+	if err != nil || h.Fresh || !strings.HasPrefix(h.Version, "3.") {
+		t.Errorf("%+v %v", h, err)
+	}
+	if !bytes.Equal(before, content(t, file)) || !slices.Equal(files, names(dir)) {
+		t.Errorf("it changed the database or left %v", names(dir))
+	}
+	h, err = store.Check(t.Context(), store.Options{URL: pgtest.Database(t)})
+	if err != nil || h.Dialect != "postgres" || h.Version < "13" || h.Skew.Abs() > time.Second {
+		t.Errorf("%+v %v", h, err)
+	}
+}
+
+func content(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

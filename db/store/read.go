@@ -264,6 +264,20 @@ func (s *Store) Executions(ctx context.Context, id run.ID) ([]run.Execution, err
 	return out, nil
 }
 
+// SessionOf gives the session of an execution.
+func (s *Store) SessionOf(ctx context.Context, id run.ExecutionID) (run.SessionID, error) {
+	var found []string
+	err := s.read.NewSelect().TableExpr("executions AS x").ColumnExpr("r.session_id").Join("JOIN runs AS r ON r.id = x.run_id").
+		Where("x.id = ?", string(id)).Scan(ctx, &found)
+	switch {
+	case err != nil:
+		return "", s.readError("finding an execution", err)
+	case len(found) == 0:
+		return "", run.Errorf(run.NotFound, "there is no execution %s", id)
+	}
+	return run.SessionID(found[0]), nil
+}
+
 // Artifacts gives a run's artifacts by path.
 func (s *Store) Artifacts(ctx context.Context, id run.ID) ([]run.Artifact, error) {
 	if err := s.known(ctx, id); err != nil {

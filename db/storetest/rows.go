@@ -28,8 +28,11 @@ func testExecutions(t *testing.T, s Subject) {
 	store(e)
 	code := 137
 	e.EndedAt, e.Class, e.ExitCode, e.Signal, e.Elapsed, e.IsError, e.ErrMessage = at(3), run.ClassOOM, &code, "SIGKILL", 2*time.Second+3*time.Microsecond, true, "out of memory"
-	e.Loss = run.Loss{BytesRead: 1 << 40, LinesRead: 3, LinesParsed: 2, LinesRejected: 1, BytesTruncated: 4, RejectedSamples: []string{"{\"a\":\x1b 'x'"}}
+	e.Loss = run.Loss{BytesRead: 1 << 40, LinesRead: 3, LinesParsed: 2, LinesRejected: 1, BytesTruncated: 4, BytesNotKept: 5, RejectedSamples: []string{"{\"a\":\x1b 'x'"}}
 	store(e)
+	equal(t, "its session", must[run.SessionID](t)(s.Store.SessionOf(ctx, e.ID)), r.Session)
+	_, err := s.Store.SessionOf(ctx, run.NewExecutionID())
+	equal(t, "the session of an execution that is not there", run.CodeOf(err), run.NotFound)
 }
 
 func testArtifacts(t *testing.T, s Subject) {

@@ -22,6 +22,7 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	Execution() ExecutionResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
 	Run() RunResolver
@@ -164,6 +165,7 @@ type ComplexityRoot struct {
 		IsError   func(childComplexity int) int
 		Isolation func(childComplexity int) int
 		Loss      func(childComplexity int) int
+		Outputs   func(childComplexity int) int
 		Seconds   func(childComplexity int) int
 		Signal    func(childComplexity int) int
 		StartedAt func(childComplexity int) int
@@ -184,6 +186,12 @@ type ComplexityRoot struct {
 		Signal      func(childComplexity int) int
 		Stage       func(childComplexity int) int
 		Type        func(childComplexity int) int
+	}
+
+	ExecutionOutput struct {
+		Bytes  func(childComplexity int) int
+		Stream func(childComplexity int) int
+		URL    func(childComplexity int) int
 	}
 
 	ExecutionStarted struct {
@@ -238,6 +246,7 @@ type ComplexityRoot struct {
 	}
 
 	Loss struct {
+		BytesNotKept    func(childComplexity int) int
 		BytesRead       func(childComplexity int) int
 		BytesTruncated  func(childComplexity int) int
 		LinesParsed     func(childComplexity int) int
@@ -1187,6 +1196,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Loss(childComplexity), true
+	case "Execution.outputs":
+		if e.ComplexityRoot.Execution.Outputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Outputs(childComplexity), true
 	case "Execution.seconds":
 		if e.ComplexityRoot.Execution.Seconds == nil {
 			break
@@ -1290,6 +1305,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExecutionFinished.Type(childComplexity), true
+
+	case "ExecutionOutput.bytes":
+		if e.ComplexityRoot.ExecutionOutput.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionOutput.Bytes(childComplexity), true
+	case "ExecutionOutput.stream":
+		if e.ComplexityRoot.ExecutionOutput.Stream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionOutput.Stream(childComplexity), true
+	case "ExecutionOutput.url":
+		if e.ComplexityRoot.ExecutionOutput.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecutionOutput.URL(childComplexity), true
 
 	case "ExecutionStarted.agent":
 		if e.ComplexityRoot.ExecutionStarted.Agent == nil {
@@ -1529,6 +1563,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.HookFinished.Type(childComplexity), true
 
+	case "Loss.bytesNotKept":
+		if e.ComplexityRoot.Loss.BytesNotKept == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Loss.BytesNotKept(childComplexity), true
 	case "Loss.bytesRead":
 		if e.ComplexityRoot.Loss.BytesRead == nil {
 			break
@@ -4097,7 +4137,18 @@ type Execution {
   isError: Boolean!
   startedAt: Time!
   endedAt: Time
+  "Current while it runs, as far as the answering server runs it."
   loss: Loss!
+  "The raw output that is kept on the answering server; a stream that printed nothing is not among them."
+  outputs: [ExecutionOutput!]!
+}
+
+"What is kept of one output, byte for byte, up to the output limit."
+type ExecutionOutput {
+  stream: OutputStream!
+  bytes: Long!
+  "Where a GET downloads it, with Range and with the token of the API; relative to the server."
+  url: String!
 }
 
 "Accounts for every byte and line of an execution's output."
@@ -4106,7 +4157,10 @@ type Loss {
   linesRead: Long!
   linesParsed: Long!
   linesRejected: Long!
+  "Beyond the output limit: neither in the events nor in the raw output."
   bytesTruncated: Long!
+  "In the events, but missing in the raw output: its file could not be written."
+  bytesNotKept: Long!
   rejectedSamples: [String!]!
 }
 
@@ -4329,8 +4383,22 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_endedAt(ctx, field)
 	case "loss":
 		return ec.fieldContext_Execution_loss(ctx, field)
+	case "outputs":
+		return ec.fieldContext_Execution_outputs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Execution", field.Name)
+}
+
+func (ec *executionContext) childFields_ExecutionOutput(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "stream":
+		return ec.fieldContext_ExecutionOutput_stream(ctx, field)
+	case "bytes":
+		return ec.fieldContext_ExecutionOutput_bytes(ctx, field)
+	case "url":
+		return ec.fieldContext_ExecutionOutput_url(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExecutionOutput", field.Name)
 }
 
 func (ec *executionContext) childFields_Loss(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4345,6 +4413,8 @@ func (ec *executionContext) childFields_Loss(ctx context.Context, field graphql.
 		return ec.fieldContext_Loss_linesRejected(ctx, field)
 	case "bytesTruncated":
 		return ec.fieldContext_Loss_bytesTruncated(ctx, field)
+	case "bytesNotKept":
+		return ec.fieldContext_Loss_bytesNotKept(ctx, field)
 	case "rejectedSamples":
 		return ec.fieldContext_Loss_rejectedSamples(ctx, field)
 	}

@@ -19,6 +19,9 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
+type ExecutionResolver interface {
+	Outputs(ctx context.Context, obj *model.Execution) ([]*model.ExecutionOutput, error)
+}
 type MutationResolver interface {
 	CreateSession(ctx context.Context, input *model.CreateSessionInput) (*model.Session, error)
 	StartRun(ctx context.Context, input model.StartRunInput) (*model.Run, error)
@@ -1248,6 +1251,107 @@ func (ec *executionContext) fieldContext_Execution_loss(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Execution_outputs(ctx context.Context, field graphql.CollectedField, obj *model.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_outputs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().Outputs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*model.ExecutionOutput) graphql.Marshaler {
+			return ec.marshalNExecutionOutput2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐExecutionOutputᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_outputs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ExecutionOutput(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ExecutionOutput_stream(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionOutput) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionOutput_stream(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Stream, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.OutputStream) graphql.Marshaler {
+			return ec.marshalNOutputStream2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐOutputStream(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionOutput_stream(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionOutput", field, false, false, "OutputStream")
+}
+
+func (ec *executionContext) _ExecutionOutput_bytes(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionOutput) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionOutput_bytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Bytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionOutput_bytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionOutput", field, false, false, "Long")
+}
+
+func (ec *executionContext) _ExecutionOutput_url(ctx context.Context, field graphql.CollectedField, obj *model.ExecutionOutput) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExecutionOutput_url(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.URL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExecutionOutput_url(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExecutionOutput", field, false, false, "String")
+}
+
 func (ec *executionContext) _Loss_bytesRead(ctx context.Context, field graphql.CollectedField, obj *model.Loss) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1360,6 +1464,29 @@ func (ec *executionContext) _Loss_bytesTruncated(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_Loss_bytesTruncated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Loss", field, false, false, "Long")
+}
+
+func (ec *executionContext) _Loss_bytesNotKept(ctx context.Context, field graphql.CollectedField, obj *model.Loss) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Loss_bytesNotKept(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BytesNotKept, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Loss_bytesNotKept(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Loss", field, false, false, "Long")
 }
 
@@ -5356,65 +5483,114 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 		case "id":
 			out.Values[i] = ec._Execution_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "backend":
 			out.Values[i] = ec._Execution_backend(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "isolation":
 			out.Values[i] = ec._Execution_isolation(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "exitClass":
 			out.Values[i] = ec._Execution_exitClass(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "exitCode":
 			out.Values[i] = ec._Execution_exitCode(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "signal":
 			out.Values[i] = ec._Execution_signal(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "seconds":
 			out.Values[i] = ec._Execution_seconds(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "gpu":
 			out.Values[i] = ec._Execution_gpu(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "isError":
 			out.Values[i] = ec._Execution_isError(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "startedAt":
 			out.Values[i] = ec._Execution_startedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "endedAt":
 			out.Values[i] = ec._Execution_endedAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "loss":
 			out.Values[i] = ec._Execution_loss(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "outputs":
+			out.ResolveConcurrently(ec.OperationContext, &deferred, i,
+				true, true,
+				func(ctx context.Context) graphql.Marshaler {
+					return ec._Execution_outputs(ctx, field, obj)
+				})
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
+var executionOutputImplementors = []string{"ExecutionOutput"}
+
+func (ec *executionContext) _ExecutionOutput(ctx context.Context, sel ast.SelectionSet, obj *model.ExecutionOutput) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, executionOutputImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ExecutionOutput")
+		case "stream":
+			out.Values[i] = ec._ExecutionOutput_stream(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "bytes":
+			out.Values[i] = ec._ExecutionOutput_bytes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "url":
+			out.Values[i] = ec._ExecutionOutput_url(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -5468,6 +5644,11 @@ func (ec *executionContext) _Loss(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "bytesTruncated":
 			out.Values[i] = ec._Loss_bytesTruncated(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "bytesNotKept":
+			out.Values[i] = ec._Loss_bytesNotKept(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -6596,6 +6777,30 @@ func (ec *executionContext) marshalNExecution2ᚖgithubᚗcomᚋweirhqᚋweirᚋ
 		return graphql.Null
 	}
 	return ec._Execution(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNExecutionOutput2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐExecutionOutputᚄ(ctx context.Context, sel ast.SelectionSet, v []*model.ExecutionOutput) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 16, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNExecutionOutput2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐExecutionOutput(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNExecutionOutput2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐExecutionOutput(ctx context.Context, sel ast.SelectionSet, v *model.ExecutionOutput) graphql.Marshaler {
+	if v == nil {
+		graphql.AddInvalidNullError(ctx, "ExecutionOutput!")
+		return graphql.Null
+	}
+	return ec._ExecutionOutput(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNExitClass2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐExitClass(ctx context.Context, v any) (model.ExitClass, error) {

@@ -187,7 +187,10 @@ type Execution struct {
 	IsError   bool       `json:"isError"`
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   *time.Time `json:"endedAt,omitempty"`
-	Loss      *Loss      `json:"loss"`
+	// Current while it runs, as far as the answering server runs it.
+	Loss *Loss `json:"loss"`
+	// The id of the session of its run.
+	SessionID string `json:"-"`
 }
 
 type ExecutionFinished struct {
@@ -208,6 +211,14 @@ type ExecutionFinished struct {
 }
 
 func (ExecutionFinished) IsEvent() {}
+
+// What is kept of one output, byte for byte, up to the output limit.
+type ExecutionOutput struct {
+	Stream OutputStream `json:"stream"`
+	Bytes  int64        `json:"bytes"`
+	// Where a GET downloads it, with Range and with the token of the API; relative to the server.
+	URL string `json:"url"`
+}
 
 type ExecutionStarted struct {
 	Seq         int64     `json:"seq"`
@@ -271,11 +282,14 @@ func (HookFinished) IsEvent() {}
 
 // Accounts for every byte and line of an execution's output.
 type Loss struct {
-	BytesRead       int64    `json:"bytesRead"`
-	LinesRead       int64    `json:"linesRead"`
-	LinesParsed     int64    `json:"linesParsed"`
-	LinesRejected   int64    `json:"linesRejected"`
-	BytesTruncated  int64    `json:"bytesTruncated"`
+	BytesRead     int64 `json:"bytesRead"`
+	LinesRead     int64 `json:"linesRead"`
+	LinesParsed   int64 `json:"linesParsed"`
+	LinesRejected int64 `json:"linesRejected"`
+	// Beyond the output limit: neither in the events nor in the raw output.
+	BytesTruncated int64 `json:"bytesTruncated"`
+	// In the events, but missing in the raw output: its file could not be written.
+	BytesNotKept    int64    `json:"bytesNotKept"`
 	RejectedSamples []string `json:"rejectedSamples"`
 }
 

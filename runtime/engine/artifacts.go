@@ -39,13 +39,18 @@ var errTooMuch = errors.New("the workspace holds more than is looked at")
 // but folders. visit returns false to end it.
 func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.FileInfo) bool) error {
 	left := maxWalked
-	_, err := w.walkDir(ctx, ".", 0, &left, visit)
+	deep := false
+	_, err := w.walkDir(ctx, ".", 0, &left, &deep, visit)
+	if err == nil && deep {
+		err = errTooMuch
+	}
 	return err
 }
 
-func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, visit func(string, fs.FileInfo) bool) (bool, error) {
+func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, deep *bool, visit func(string, fs.FileInfo) bool) (bool, error) {
 	if depth > maxDepthDirs {
-		return true, errTooMuch
+		*deep = true // the others are listed all the same
+		return true, nil
 	}
 	names, cut, err := w.list(dir, left)
 	if err != nil {
@@ -61,7 +66,7 @@ func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *in
 		case err != nil: // gone meanwhile
 			continue
 		case info.IsDir():
-			more, err := w.walkDir(ctx, full, depth+1, left, visit)
+			more, err := w.walkDir(ctx, full, depth+1, left, deep, visit)
 			if err != nil || !more {
 				return more, err
 			}
@@ -82,7 +87,7 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 	// Without O_NONBLOCK a FIFO put in the folder's place would block for ever.
 	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+		if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || !w.isFolder(dir)) {
 			return nil, false, nil
 		}
 		return nil, false, fmt.Errorf("reading folder %s: %w", dir, err)
@@ -101,12 +106,18 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 		}
 		if err != nil || cut {
 			slices.Sort(names)
-			if err != nil && !errors.Is(err, io.EOF) {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist) && w.isFolder(dir) {
 				return names, cut, fmt.Errorf("reading folder %s: %w", dir, err)
 			}
 			return names, cut, nil
 		}
 	}
+}
+
+// isFolder tells whether a folder has not become something else meanwhile.
+func (w *workspace) isFolder(dir string) bool {
+	info, err := w.root.Lstat(dir)
+	return err == nil && info.IsDir()
 }
 
 // changed gives the files that are new or other than when the run began; known

@@ -24,8 +24,9 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	}
 	ctx, release := h.both(ctx)
 	defer release()
-	k := &sink{h: h, callID: x.CallID, exec: run.Execution{ID: spec.Execution, Run: spec.Run, GPU: spec.GPU}}
-	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry})
+	k := newSink(h, x.CallID, spec)
+	defer h.s.working(k)()
+	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry, Curves: h.s.curves})
 	if !res.SignalledAt.IsZero() && context.Cause(h.s.ctx) != nil {
 		h.s.proof.add(res)
 	}
@@ -33,9 +34,41 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 		h.s.e.log.Error("Processes outlived their sandbox", "run", spec.Run, "execution", spec.Execution, "pids", res.Survivors)
 	}
 	if err != nil {
-		return sandbox.Result{}, k.output(), k.broken(ctx, spec, res, err)
+		committed, err := k.broken(ctx, spec, res, err)
+		k.raw.close(committed)
+		return sandbox.Result{}, k.output(), err
 	}
-	return res, k.output(), k.finished(&res)
+	err = k.finished(&res)
+	k.raw.close(err == nil)
+	return res, k.output(), err
+}
+
+// working makes an execution's account known until the function it gives is called.
+func (s *supervisor) working(k *sink) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.executing[k.exec.ID] = k
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.executing, k.exec.ID)
+	}
+}
+
+// Losses gives the accounts so far of the executions of a run that work in this
+// process. Who reads them before the rows sees each execution at work or ended.
+func (e *Engine) Losses(id run.ID) map[run.ExecutionID]run.Loss {
+	s := e.supervisor(id)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[run.ExecutionID]run.Loss, len(s.executing))
+	for id, k := range s.executing {
+		out[id] = k.live()
+	}
+	return out
 }
 
 // spec decides one execution from the run's plan and the driver's wish.
@@ -117,14 +150,14 @@ func (k *sink) finished(res *sandbox.Result) error {
 }
 
 // broken closes an execution that gave none: it was never created (S6), or its
-// output broke off (S7). Nothing is booked.
-func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result, cause error) error {
+// output broke off (S7). Nothing is booked. It tells whether the end is committed.
+func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result, cause error) (committed bool, _ error) {
 	s := k.h.s
 	now := time.Now()
 	var opening entry
 	if !k.open {
 		if c := context.Cause(ctx); c != nil {
-			return c // stopped before anything was created
+			return true, c // stopped before anything was created
 		}
 		k.exec.Backend, k.exec.StartedAt, k.exec.Command = s.plan.backend.Name(), now, shown(spec)
 		opening = k.opening()
@@ -134,10 +167,11 @@ func (k *sink) broken(ctx context.Context, spec sandbox.Spec, res sandbox.Result
 	k.exec.Elapsed, k.exec.ErrMessage = now.Sub(k.exec.StartedAt), clean(cause.Error(), maxText)
 	x := k.ending(append(res.Warnings, problems...))
 	x.drafts = append(opening.drafts, x.drafts...)
-	if err := s.emit.commit(s.e.write, x); err != nil && !errors.Is(err, errReleased) {
+	err := s.emit.commit(s.e.write, x)
+	if err != nil && !errors.Is(err, errReleased) {
 		cause = errors.Join(cause, err)
 	}
-	return fmt.Errorf("running a command in the sandbox: %w", cause)
+	return err == nil, fmt.Errorf("running a command in the sandbox: %w", cause)
 }
 
 func (k *sink) ending(problems []string) entry {

@@ -60,7 +60,7 @@ func newBench(t *testing.T, kind string) *bench {
 	t.Helper()
 	b := emptyBench(t)
 	if kind == "postgres" {
-		b.open(store.Options{URL: pgtest.Database(t)})
+		b.open(store.Options{URL: pgtest.Reused(t)})
 	} else {
 		b.open(store.Options{Path: b.dir})
 	}

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
-	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 const (
 	lostText     = "the server that ran it stopped without warning; start the run again"
-	recountPage  = 200 // events
 	lostExecText = "the server stopped without warning while it ran"
 )
 
@@ -137,35 +135,4 @@ func (s *supervisor) closeExecutions(ctx context.Context) (bool, error) {
 		return true, fmt.Errorf("closing the executions of run %s: %w", s.run.ID, err)
 	}
 	return true, nil
-}
-
-// recount makes the accounting of an execution from the output that was kept.
-// What the dead server had read and not yet committed nobody knows.
-func (s *supervisor) recount(ctx context.Context, id run.ExecutionID) (run.Loss, error) {
-	tally := sandbox.NewTally(s.run.Stage)
-	q := run.EventQuery{
-		Session: s.run.Session, First: recountPage,
-		Filter: run.EventFilter{Run: s.run.ID, Types: []run.EventType{run.TypeOutputWritten}},
-	}
-	for {
-		page, err := s.e.store.Events(ctx, q)
-		if err != nil {
-			return run.Loss{}, fmt.Errorf("reading the output of execution %s: %w", id, err)
-		}
-		for _, ev := range page.Events {
-			p, err := ev.Payload()
-			if err != nil {
-				return run.Loss{}, fmt.Errorf("reading the output of execution %s: %w", id, err)
-			}
-			if o, ok := p.(*run.OutputWritten); ok && o.ExecutionID == id {
-				if err := tally.Add(ctx, o.Stream, o.Text); err != nil {
-					return run.Loss{}, fmt.Errorf("counting the output of execution %s: %w", id, err)
-				}
-			}
-		}
-		if !page.HasMore || len(page.Events) == 0 {
-			return tally.Loss(ctx)
-		}
-		q.After = page.Events[len(page.Events)-1].Seq
-	}
 }

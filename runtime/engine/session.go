@@ -27,7 +27,7 @@ func (e *Engine) CreateSession(ctx context.Context, title string) (run.Session, 
 	return s, nil
 }
 
-// DeleteSession removes a session's log and workspace; its run rows and usage
+// DeleteSession removes a session's log, workspace and outputs; its run rows and usage
 // records stay. It is Busy while a run is open.
 func (e *Engine) DeleteSession(ctx context.Context, id run.SessionID) error {
 	if err := checkID("ses", "session", string(id)); err != nil {
@@ -38,6 +38,9 @@ func (e *Engine) DeleteSession(ctx context.Context, id run.SessionID) error {
 	}
 	if err := e.removeWorkspace(id); err != nil {
 		e.log.Error("A deleted session's workspace was not removed; remove it by hand", "session", id, "error", err)
+	}
+	if err := e.removeOutputs(id); err != nil {
+		e.log.Error("A deleted session's outputs were not removed; remove them by hand", "session", id, "folder", e.outputs(), "error", err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -20,22 +21,42 @@ type sink struct {
 	open   bool // ExecutionStarted is written
 
 	stdout, stderr strings.Builder // the heads; each written by its stream's goroutine only
+	raw            rawFiles
 
 	mu        sync.Mutex
-	lost      int // metric lines that the store refused
+	soFar     [2]run.Loss // of stdout and stderr
+	lost      int         // metric lines that the store refused
 	lostCause error
 }
 
 var _ sandbox.Sink = (*sink)(nil)
 
+func newSink(h *host, callID string, spec sandbox.Spec) *sink {
+	k := &sink{h: h, callID: callID, exec: run.Execution{ID: spec.Execution, Run: spec.Run, GPU: spec.GPU}}
+	k.raw = rawFiles{
+		id:   spec.Execution,
+		make: func() (*os.Root, error) { return h.s.e.makeOutputs(h.s.run.Session) },
+		tell: func(err error) {
+			h.s.warn(fmt.Sprintf("The raw output of execution %s cannot be written to its file any more: %v. What it prints from here on is in the events alone; "+
+				"make room in the folder outputs of the server's data", spec.Execution, err))
+		},
+	}
+	return k
+}
+
 // Write implements sandbox.Sink. It returns when the chunk is queued, and
 // waits while too much is.
 func (k *sink) Write(ctx context.Context, c sandbox.Chunk) error {
 	s := k.h.s
-	head := &k.stdout
+	head, soFar := &k.stdout, &k.soFar[0]
 	if c.Stream == run.Stderr {
-		head = &k.stderr
+		head, soFar = &k.stderr, &k.soFar[1]
 	}
+	k.raw.write(c) // before the events: the file has at least what they show
+	c.Loss.BytesNotKept = k.raw.notKept(c.Stream)
+	k.mu.Lock()
+	*soFar = c.Loss
+	k.mu.Unlock()
 	if room := agent.OutputHead - head.Len(); room > 0 {
 		head.WriteString(clip(c.Text, room))
 	}
@@ -84,6 +105,16 @@ func (k *sink) meaning(c sandbox.Chunk) entry {
 	return x
 }
 
+// live is the account of the execution so far.
+func (k *sink) live() run.Loss {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	loss := k.soFar[0].Add(k.soFar[1])
+	loss.LinesParsed -= int64(k.lost)
+	loss.LinesRejected += int64(k.lost)
+	return loss
+}
+
 func (k *sink) refused(lines int, cause error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,6 +129,7 @@ func (k *sink) account(loss run.Loss) (run.Loss, []string) {
 	if err := s.emit.commit(s.e.write, entry{}); err != nil {
 		s.e.log.Debug("Waiting for an execution's output failed", "run", s.run.ID, "error", err)
 	}
+	loss.BytesNotKept = k.raw.notKept(run.Stdout) + k.raw.notKept(run.Stderr)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lost == 0 {
@@ -105,7 +137,7 @@ func (k *sink) account(loss run.Loss) (run.Loss, []string) {
 	}
 	loss.LinesParsed -= int64(k.lost)
 	loss.LinesRejected += int64(k.lost)
-	if len(loss.RejectedSamples) < 5 {
+	if len(loss.RejectedSamples) < run.MaxSamples {
 		loss.RejectedSamples = append(loss.RejectedSamples, clip("not stored: "+clean(k.lostCause.Error(), maxText), 200))
 	}
 	return loss, []string{fmt.Sprintf("%d metric lines could not be stored; their text is in the output", k.lost)}

@@ -40,6 +40,8 @@ type Store interface {
 	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
 	// Executions gives a run's executions, oldest first.
 	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
+	// SessionOf gives the session of an execution.
+	SessionOf(ctx context.Context, id run.ExecutionID) (run.SessionID, error)
 	// Events gives a page of a session's log.
 	Events(ctx context.Context, q run.EventQuery) (run.EventPage, error)
 	// Questions gives a run's questions, oldest first.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 // supervisor takes one live run from its claim to its last event.
@@ -29,12 +31,19 @@ type supervisor struct {
 	proof  proof
 	place  *workspace
 	asked  askState
+	curves *sandbox.Curves // of all its executions
+
+	mu        sync.Mutex
+	executing map[run.ExecutionID]*sink
 }
 
 // newSupervisor derives the run's context from ctx: what ends the parent run
 // or the engine ends the run, with the same cause.
 func newSupervisor(ctx context.Context, e *Engine, r run.Run, parent *supervisor) *supervisor {
-	s := &supervisor{e: e, run: r, parent: parent, done: make(chan struct{})}
+	s := &supervisor{
+		e: e, run: r, parent: parent, done: make(chan struct{}),
+		curves: sandbox.NewCurves(), executing: make(map[run.ExecutionID]*sink),
+	}
 	if parent != nil {
 		s.depth = parent.depth + 1
 	}

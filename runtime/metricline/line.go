@@ -8,6 +8,9 @@ import (
 // undress takes off blanks, colour codes and one byte-order mark.
 func undress(b []byte) []byte {
 	const blanks = " \t\r\n\v\f"
+	if n := len(b); n > 1 && b[0] == '{' && b[n-1] == '}' { // the common case
+		return b
+	}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	for {
 		b = bytes.TrimLeft(b, blanks)

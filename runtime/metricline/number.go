@@ -7,8 +7,11 @@ import (
 )
 
 // float reads a scanned number. Too large becomes an infinity, too small 0.
-func float(raw []byte) float64 {
-	switch string(raw) {
+func float(v value) float64 {
+	if v.exact {
+		return v.num
+	}
+	switch string(v.raw) {
 	case "NaN":
 		return math.NaN()
 	case "Infinity":
@@ -16,7 +19,7 @@ func float(raw []byte) float64 {
 	case "-Infinity":
 		return math.Inf(-1)
 	}
-	f, _ := strconv.ParseFloat(string(raw), 64) // the scanner checked the grammar; a range error carries the value
+	f, _ := strconv.ParseFloat(string(v.raw), 64) // the scanner checked the grammar; a range error carries the value
 	return f
 }
 
@@ -29,7 +32,9 @@ func decimal(s string) (float64, bool) {
 		return 0, false
 	}
 	switch strings.ToLower(body) {
-	case "nan", "inf", "infinity":
+	case "nan":
+		return math.NaN(), true // with a sign as well
+	case "inf", "infinity":
 	default:
 		digits := false
 		for i, c := range []byte(body) {
@@ -55,10 +60,13 @@ func decimal(s string) (float64, bool) {
 func step(v value) (int64, bool) {
 	switch v.kind {
 	case number:
+		if v.exact {
+			return int64(v.num), true // at most 2^53
+		}
 		if n, err := strconv.ParseInt(string(v.raw), 10, 64); err == nil {
 			return n, true
 		}
-		f := math.Trunc(float(v.raw))
+		f := math.Trunc(float(v))
 		// 2^63 is exact in a float64, and the first value that does not fit.
 		if math.IsNaN(f) || f < -(1<<63) || f >= 1<<63 || !hasFraction(v.raw) {
 			return 0, false

@@ -1,16 +1,12 @@
 package metricline_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/runtime/metricline"
-	"github.com/weirhq/weir/runtime/run"
 )
 
 // show writes what a line came to in one line of text.
@@ -37,120 +33,126 @@ func show(records []metricline.Record) string {
 	return strings.Join(out, "; ")
 }
 
+var parseCases = map[string]struct{ in, want string }{
+	"Batch":            {`{"step":1,"metrics":{"loss":0.5,"acc":0.8},"run":"a"}`, `1 "loss"=0.5 run=a; 1 "acc"=0.8 run=a`},
+	"Single":           {`{"step":1,"metric":"loss","value":0.5}`, `1 "loss"=0.5`},
+	"Chart":            {`{"chart_config":{"charts":[{"title":"Loss","metrics":["loss"],"type":"line"}]}}`, `chart {"charts":[{"title":"Loss","metrics":["loss"],"type":"line"}]}`},
+	"Media":            {`{"log":{"type":"image","step":1,"key":"val/pred","data":{"a":1}}}`, `image 1 "val/pred" run="" {"a":1}`},
+	"Blanks":           {" \t {\"step\":1,\"metrics\":{\"a\":1}} \r", `1 "a"=1`},
+	"InnerBlanks":      {"{ \"step\" : 1 ,\t\"metrics\" : { \"a\" : 1 } }", `1 "a"=1`},
+	"BOM":              {"\xef\xbb\xbf{\"step\":1,\"metrics\":{\"a\":1}}", `1 "a"=1`},
+	"TwoBOMs":          {"\xef\xbb\xbf\xef\xbb\xbf{\"step\":1,\"metrics\":{\"a\":1}}", `rejected`},
+	"Colour":           {"\x1b[32m{\"step\":1,\"metrics\":{\"a\":1}}\x1b[0m", `1 "a"=1`},
+	"Colours":          {"\x1b[1m \x1b[38;5;10m{\"step\":1,\"metrics\":{\"a\":1}}\x1b[m\x1b[0m ", `1 "a"=1`},
+	"CursorIsNoColour": {"\x1b[2J{\"step\":1,\"metrics\":{\"a\":1}}", "rejected"},
+	"NaN":              {`{"step":1,"metrics":{"a":NaN,"b":Infinity,"c":-Infinity,"ok":0.5}}`, `1 "a"=NaN; 1 "b"=+Inf; 1 "c"=-Inf; 1 "ok"=0.5`},
+	"SingleNaN":        {`{"step":2,"metric":"a","value":NaN}`, `2 "a"=NaN`},
+	"Overflow":         {`{"step":3,"metrics":{"a":1e999,"b":-1e999,"c":1e-400}}`, `3 "a"=+Inf; 3 "b"=-Inf; 3 "c"=0`},
+	"Bool":             {`{"step":1,"metrics":{"done":true,"bad":false}}`, `1 "done"=1; 1 "bad"=0`},
+	"SingleBool":       {`{"step":1,"metric":"m","value":true}`, `1 "m"=1`},
+	"String":           {`{"step":1,"metric":"m","value":" 0.25 "}`, `1 "m"=0.25`},
+	"StringNaN":        {`{"step":1,"metric":"m","value":"nan"}`, `1 "m"=NaN`},
+	"StringSignedNaN":  {`{"step":1,"metric":"m","value":"-NaN"}`, `1 "m"=NaN`},
+	"LastIsNoNumber":   {`{"step":1,"metrics":{"a":1,"b":2,"a":"x"}}`, `1 "b"=2; rejected`},
+	"LastIsANumber":    {`{"step":1,"metrics":{"a":"x","b":2,"a":1}}`, `1 "b"=2; 1 "a"=1; rejected`},
+	"OnlyIsTakenOut":   {`{"step":1,"metrics":{"a":1,"a":null}}`, `rejected`},
+	"StringInf":        {`{"step":1,"metric":"m","value":"-Infinity"}`, `1 "m"=-Inf`},
+	"StringHuge":       {`{"step":1,"metric":"m","value":"1e999"}`, `1 "m"=+Inf`},
+	"StringHex":        {`{"step":1,"metric":"m","value":"0x10"}`, "rejected"},
+	"StringUnderscore": {`{"step":1,"metric":"m","value":"1_000"}`, "rejected"},
+	"StringP":          {`{"step":1,"metric":"m","value":"0x1p4"}`, "rejected"},
+	"StringWord":       {`{"step":1,"metric":"m","value":"abc"}`, "rejected"},
+	"StringEmpty":      {`{"step":1,"metric":"m","value":""}`, "rejected"},
+	"StringSigns":      {`{"step":1,"metric":"m","value":"--1"}`, "rejected"},
+	"BatchSkips":       {`{"step":2,"metrics":{"a":"0.5","b":null,"c":[1],"d":1}}`, `2 "d"=1; rejected`},
+	"BatchOfNothing":   {`{"step":2,"metrics":{"a":"x"}}`, "rejected"},
+	"EmptyBatch":       {`{"step":2,"metrics":{}}`, ""},
+	"HugeInts":         {`{"step":1,"metrics":{"a":9007199254740993,"b":-9223372036854775809}}`, `1 "a"=9.007199254740992e+15; 1 "b"=-9.223372036854776e+18`},
+	"Digits5000":       {`{"step":1,"metrics":{"a":1` + strings.Repeat("0", 5000) + `,"ok":1}}`, `1 "a"=+Inf; 1 "ok"=1`},
+	"Duplicates":       {`{"step":1,"step":2,"metrics":{"loss":0.1,"x":1,"loss":0.2}}`, `2 "loss"=0.2; 2 "x"=1`},
+	"DuplicateMetrics": {`{"step":1,"metrics":{"a":1},"metrics":{"b":2}}`, `1 "b"=2`},
+	"EscapedKeys":      {`{"st\u0065p":1,"metrics":{"\u0061\t\ud83d\ude00":1}}`, `1 "a\t😀"=1`},
+	"NUL":              {`{"step":1,"metrics":{"x\u0000y":1}}`, "1 \"x�y\"=1"},
+	"LoneSurrogate":    {`{"step":1,"metrics":{"\ud800":1,"\udc00a":2,"\ud800\u0041":3}}`, "1 \"�\"=1; 1 \"�a\"=2; 1 \"�A\"=3"},
+	"BadUTF8":          {"{\"step\":1,\"metrics\":{\"bad\xff\":1}}", "1 \"bad�\"=1"},
+	"RawControl":       {"{\"step\":1,\"metrics\":{\"a\x01\":1}}", "rejected"},
+	"NoNormalising":    {"{\"step\":1,\"metrics\":{\"\u00e9\":1,\"e\u0301\":2}}", "1 \"\u00e9\"=1; 1 \"e\u0301\"=2"},
+	"EmptyName":        {`{"step":1,"metrics":{"":1," ":2}}`, `1 ""=1; 1 " "=2`},
+	"Proto":            {`{"step":1,"metrics":{"__proto__":1}}`, `1 "__proto__"=1`},
+	"Deep":             {`{"step":1,"metrics":` + strings.Repeat("[", 200000) + strings.Repeat("]", 200000) + `}`, "rejected"},
+	"DeepChart":        {`{"chart_config":` + strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900) + `}`, "chart " + strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900)},
+	"StepNegative":     {`{"step":-3,"metrics":{"m":1}}`, `-3 "m"=1`},
+	"StepFraction":     {`{"step":1.7,"metrics":{"m":1}}`, `1 "m"=1`},
+	"StepNegFraction":  {`{"step":-1.7,"metrics":{"m":1}}`, `-1 "m"=1`},
+	"StepExponent":     {`{"step":1e3,"metrics":{"m":1}}`, `1000 "m"=1`},
+	"StepString":       {`{"step":" 8 ","metrics":{"m":1}}`, `8 "m"=1`},
+	"StepStringFloat":  {`{"step":"7.0","metrics":{"m":1}}`, "rejected"},
+	"StepTrue":         {`{"step":true,"metrics":{"m":1}}`, `1 "m"=1`},
+	"StepNull":         {`{"step":null,"metrics":{"m":1}}`, "rejected"},
+	"StepList":         {`{"step":[],"metrics":{"m":1}}`, "rejected"},
+	"StepMissing":      {`{"metrics":{"m":1}}`, "rejected"},
+	"StepHuge":         {`{"step":1e30,"metrics":{"m":1}}`, "rejected"},
+	"StepNaN":          {`{"step":NaN,"metrics":{"m":1}}`, "rejected"},
+	"StepInfinity":     {`{"step":Infinity,"metrics":{"m":1}}`, "rejected"},
+	"StepMax":          {`{"step":9223372036854775807,"metrics":{"m":1}}`, `9223372036854775807 "m"=1`},
+	"StepOverMax":      {`{"step":9223372036854775808,"metrics":{"m":1}}`, "rejected"},
+	"StepMaxFloat":     {`{"step":9.3e18,"metrics":{"m":1}}`, "rejected"},
+	"StepMinFloat":     {`{"step":-9223372036854775808.0,"metrics":{"m":1}}`, `-9223372036854775808 "m"=1`},
+	"NegativeZero":     {`{"step":1,"metric":"m","value":-0.0}`, `1 "m"=-0`},
+	"Plus":             {`{"step":1,"metric":"m","value":+1}`, "rejected"},
+	"LeadingDot":       {`{"step":1,"metric":"m","value":.5}`, "rejected"},
+	"TrailingDot":      {`{"step":1,"metric":"m","value":1.}`, "rejected"},
+	"LeadingZero":      {`{"step":1,"metric":"m","value":01}`, "rejected"},
+	"Hex":              {`{"step":1,"metric":"m","value":0x10}`, "rejected"},
+	"Underscore":       {`{"step":1,"metric":"m","value":1_0}`, "rejected"},
+	"MinusNaN":         {`{"step":1,"metric":"m","value":-NaN}`, "rejected"},
+	"LogPrefix":        {`2026-01-01 INFO {"step":1,"metrics":{"loss":0.1}}`, "rejected"},
+	"Trailing":         {`{"step":3,"metrics":{"loss":0.3}} # done`, "rejected"},
+	"TwoObjects":       {`{"step":1,"metrics":{"loss":0.1}}{"step":1,"metrics":{"acc":0.9}}`, `1 "loss"=0.1; 1 "acc"=0.9`},
+	"TwoWithBlank":     {`{"step":2,"metrics":{"loss":0.2}} {"step":2,"metrics":{"acc":0.8}}`, `2 "loss"=0.2; 2 "acc"=0.8`},
+	"OneAndAHalf":      {`{"step":3,"metrics":{"loss":0.3}}{"step":3,"metr`, "rejected"},
+	"OneAndAHalfBrace": {`{"step":3,"metrics":{"loss":0.3}}{"step":3,"metrics":{"a":1}`, "rejected"},
+	"Comma":            {`{"step":1,"metrics":{"a":1}},{"step":1,"metrics":{"a":1}}`, "rejected"},
+	"OtherKinds":       {`{"step":1,"metrics":{"a":1}}{"chart_config":{}}{"step":2,"metrics":{"a":2}}`, `1 "a"=1; chart {}; 2 "a"=2`},
+	"OtherObject":      {`{"level":"info"}{"step":1,"metrics":{"a":1}}`, `1 "a"=1`},
+	"List":             {`[1,2,3]`, ""},
+	"Text":             {`"step"`, ""},
+	"Number":           {`42`, ""},
+	"Empty":            {``, ""},
+	"EmptyObject":      {`{}`, ""},
+	"PythonRepr":       {`{'step': 1, 'metrics': {'loss': 0.5}}`, "rejected"},
+	"TrailingComma":    {`{"step":1,"metrics":{"loss":0.5},}`, "rejected"},
+	"PrettyPrinted":    {`  "metrics": {"loss": 0.5}`, "rejected"},
+	"OpenBrace":        {`{`, ""},
+	"StepOnly":         {`{"step":1}`, ""},
+	"MetricOnly":       {`{"step":1,"metric":"loss"}`, "rejected"},
+	"ValueOnly":        {`{"step":1,"value":3}`, ""},
+	"WrongCase":        {`{"Step":1,"Metrics":{"loss":0.5}}`, ""},
+	"StructuredLog":    {`{"level":"info","msg":"epoch","step":3}`, ""},
+	"ChartWins":        {`{"chart_config":{"charts":[]},"step":1,"metrics":{"loss":0.5}}`, `chart {"charts":[]}`},
+	"BadChart":         {`{"chart_config":"x","step":2,"metrics":{"loss":0.4}}`, `2 "loss"=0.4`},
+	"BadChartOnly":     {`{"chart_config":"x"}`, "rejected"},
+	"ChartNaN":         {`{"chart_config":{"a":[NaN,-Infinity,Infinity],"N\"I":"-Infinity NaN"}}`, `chart {"a":["NaN","-Infinity","Infinity"],"N\"I":"-Infinity NaN"}`},
+	"ChartBadText":     {"{\"chart_config\":{\"a\":\"\\u0000\xff\\ud800\\n\"}}", "chart {\"a\":\"���\\n\"}"},
+	"MediaLoose":       {`{"log":{"type":"table","step":"2","key":5,"run":"r","data":{"rows":[[1]]}}}`, `table 2 "5" run="r" {"rows":[[1]]}`},
+	"MediaKind":        {`{"log":{"type":"nope","step":1,"key":"k","data":{}}}`, "rejected"},
+	"MediaNoStep":      {`{"log":{"type":"image","key":"k","data":{}}}`, "rejected"},
+	"MediaNoKey":       {`{"log":{"type":"image","step":1,"data":{}}}`, "rejected"},
+	"MediaList":        {`{"log":{"type":"image","step":1,"key":"k","data":[]}}`, "rejected"},
+	"MediaRefusesAll":  {`{"log":{"type":"text","step":null,"key":"k","data":{}},"step":3,"metrics":{"loss":1}}`, "rejected"},
+	"MediaFallsBack":   {`{"log":"x","step":4,"metrics":{"loss":0.5}}`, `4 "loss"=0.5`},
+	"TagEmpty":         {`{"step":2,"run":"","metrics":{"m":2}}`, `2 "m"=2`},
+	"TagNull":          {`{"step":3,"run":null,"metrics":{"m":3}}`, `3 "m"=3`},
+	"TagNumber":        {`{"step":4,"run":7,"metrics":{"m":4}}`, `4 "m"=4 run=7`},
+	"TagList":          {`{"step":5,"run":["x"],"metrics":{"m":5}}`, `5 "m"=5; rejected`},
+	"MetricNumber":     {`{"step":5,"metric":7,"value":5}`, `5 "7"=5`},
+	"BatchBeatsSingle": {`{"step":5,"metrics":{"a":1},"metric":"b","value":2}`, `5 "a"=1`},
+	"SingleIfNoBatch":  {`{"step":5,"metrics":3,"metric":"b","value":2}`, `5 "b"=2`},
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ in, want string }{
-		"Batch":            {`{"step":1,"metrics":{"loss":0.5,"acc":0.8},"run":"a"}`, `1 "loss"=0.5 run=a; 1 "acc"=0.8 run=a`},
-		"Single":           {`{"step":1,"metric":"loss","value":0.5}`, `1 "loss"=0.5`},
-		"Chart":            {`{"chart_config":{"charts":[{"title":"Loss","metrics":["loss"],"type":"line"}]}}`, `chart {"charts":[{"title":"Loss","metrics":["loss"],"type":"line"}]}`},
-		"Media":            {`{"log":{"type":"image","step":1,"key":"val/pred","data":{"a":1}}}`, `image 1 "val/pred" run="" {"a":1}`},
-		"Blanks":           {" \t {\"step\":1,\"metrics\":{\"a\":1}} \r", `1 "a"=1`},
-		"InnerBlanks":      {"{ \"step\" : 1 ,\t\"metrics\" : { \"a\" : 1 } }", `1 "a"=1`},
-		"BOM":              {"\xef\xbb\xbf{\"step\":1,\"metrics\":{\"a\":1}}", `1 "a"=1`},
-		"TwoBOMs":          {"\xef\xbb\xbf\xef\xbb\xbf{\"step\":1,\"metrics\":{\"a\":1}}", `rejected`},
-		"Colour":           {"\x1b[32m{\"step\":1,\"metrics\":{\"a\":1}}\x1b[0m", `1 "a"=1`},
-		"Colours":          {"\x1b[1m \x1b[38;5;10m{\"step\":1,\"metrics\":{\"a\":1}}\x1b[m\x1b[0m ", `1 "a"=1`},
-		"CursorIsNoColour": {"\x1b[2J{\"step\":1,\"metrics\":{\"a\":1}}", "rejected"},
-		"NaN":              {`{"step":1,"metrics":{"a":NaN,"b":Infinity,"c":-Infinity,"ok":0.5}}`, `1 "a"=NaN; 1 "b"=+Inf; 1 "c"=-Inf; 1 "ok"=0.5`},
-		"SingleNaN":        {`{"step":2,"metric":"a","value":NaN}`, `2 "a"=NaN`},
-		"Overflow":         {`{"step":3,"metrics":{"a":1e999,"b":-1e999,"c":1e-400}}`, `3 "a"=+Inf; 3 "b"=-Inf; 3 "c"=0`},
-		"Bool":             {`{"step":1,"metrics":{"done":true,"bad":false}}`, `1 "done"=1; 1 "bad"=0`},
-		"SingleBool":       {`{"step":1,"metric":"m","value":true}`, `1 "m"=1`},
-		"String":           {`{"step":1,"metric":"m","value":" 0.25 "}`, `1 "m"=0.25`},
-		"StringNaN":        {`{"step":1,"metric":"m","value":"nan"}`, `1 "m"=NaN`},
-		"StringInf":        {`{"step":1,"metric":"m","value":"-Infinity"}`, `1 "m"=-Inf`},
-		"StringHuge":       {`{"step":1,"metric":"m","value":"1e999"}`, `1 "m"=+Inf`},
-		"StringHex":        {`{"step":1,"metric":"m","value":"0x10"}`, "rejected"},
-		"StringUnderscore": {`{"step":1,"metric":"m","value":"1_000"}`, "rejected"},
-		"StringP":          {`{"step":1,"metric":"m","value":"0x1p4"}`, "rejected"},
-		"StringWord":       {`{"step":1,"metric":"m","value":"abc"}`, "rejected"},
-		"StringEmpty":      {`{"step":1,"metric":"m","value":""}`, "rejected"},
-		"StringSigns":      {`{"step":1,"metric":"m","value":"--1"}`, "rejected"},
-		"BatchSkips":       {`{"step":2,"metrics":{"a":"0.5","b":null,"c":[1],"d":1}}`, `2 "d"=1; rejected`},
-		"BatchOfNothing":   {`{"step":2,"metrics":{"a":"x"}}`, "rejected"},
-		"EmptyBatch":       {`{"step":2,"metrics":{}}`, ""},
-		"HugeInts":         {`{"step":1,"metrics":{"a":9007199254740993,"b":-9223372036854775809}}`, `1 "a"=9.007199254740992e+15; 1 "b"=-9.223372036854776e+18`},
-		"Digits5000":       {`{"step":1,"metrics":{"a":1` + strings.Repeat("0", 5000) + `,"ok":1}}`, `1 "a"=+Inf; 1 "ok"=1`},
-		"Duplicates":       {`{"step":1,"step":2,"metrics":{"loss":0.1,"x":1,"loss":0.2}}`, `2 "loss"=0.2; 2 "x"=1`},
-		"DuplicateMetrics": {`{"step":1,"metrics":{"a":1},"metrics":{"b":2}}`, `1 "b"=2`},
-		"EscapedKeys":      {`{"st\u0065p":1,"metrics":{"\u0061\t\ud83d\ude00":1}}`, `1 "a\t😀"=1`},
-		"NUL":              {`{"step":1,"metrics":{"x\u0000y":1}}`, "1 \"x�y\"=1"},
-		"LoneSurrogate":    {`{"step":1,"metrics":{"\ud800":1,"\udc00a":2,"\ud800\u0041":3}}`, "1 \"�\"=1; 1 \"�a\"=2; 1 \"�A\"=3"},
-		"BadUTF8":          {"{\"step\":1,\"metrics\":{\"bad\xff\":1}}", "1 \"bad�\"=1"},
-		"RawControl":       {"{\"step\":1,\"metrics\":{\"a\x01\":1}}", "rejected"},
-		"NoNormalising":    {"{\"step\":1,\"metrics\":{\"\u00e9\":1,\"e\u0301\":2}}", "1 \"\u00e9\"=1; 1 \"e\u0301\"=2"},
-		"EmptyName":        {`{"step":1,"metrics":{"":1," ":2}}`, `1 ""=1; 1 " "=2`},
-		"Proto":            {`{"step":1,"metrics":{"__proto__":1}}`, `1 "__proto__"=1`},
-		"Deep":             {`{"step":1,"metrics":` + strings.Repeat("[", 200000) + strings.Repeat("]", 200000) + `}`, "rejected"},
-		"DeepChart":        {`{"chart_config":` + strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900) + `}`, "chart " + strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900)},
-		"StepNegative":     {`{"step":-3,"metrics":{"m":1}}`, `-3 "m"=1`},
-		"StepFraction":     {`{"step":1.7,"metrics":{"m":1}}`, `1 "m"=1`},
-		"StepNegFraction":  {`{"step":-1.7,"metrics":{"m":1}}`, `-1 "m"=1`},
-		"StepExponent":     {`{"step":1e3,"metrics":{"m":1}}`, `1000 "m"=1`},
-		"StepString":       {`{"step":" 8 ","metrics":{"m":1}}`, `8 "m"=1`},
-		"StepStringFloat":  {`{"step":"7.0","metrics":{"m":1}}`, "rejected"},
-		"StepTrue":         {`{"step":true,"metrics":{"m":1}}`, `1 "m"=1`},
-		"StepNull":         {`{"step":null,"metrics":{"m":1}}`, "rejected"},
-		"StepList":         {`{"step":[],"metrics":{"m":1}}`, "rejected"},
-		"StepMissing":      {`{"metrics":{"m":1}}`, "rejected"},
-		"StepHuge":         {`{"step":1e30,"metrics":{"m":1}}`, "rejected"},
-		"StepNaN":          {`{"step":NaN,"metrics":{"m":1}}`, "rejected"},
-		"StepInfinity":     {`{"step":Infinity,"metrics":{"m":1}}`, "rejected"},
-		"StepMax":          {`{"step":9223372036854775807,"metrics":{"m":1}}`, `9223372036854775807 "m"=1`},
-		"StepOverMax":      {`{"step":9223372036854775808,"metrics":{"m":1}}`, "rejected"},
-		"StepMaxFloat":     {`{"step":9.3e18,"metrics":{"m":1}}`, "rejected"},
-		"StepMinFloat":     {`{"step":-9223372036854775808.0,"metrics":{"m":1}}`, `-9223372036854775808 "m"=1`},
-		"NegativeZero":     {`{"step":1,"metric":"m","value":-0.0}`, `1 "m"=-0`},
-		"Plus":             {`{"step":1,"metric":"m","value":+1}`, "rejected"},
-		"LeadingDot":       {`{"step":1,"metric":"m","value":.5}`, "rejected"},
-		"TrailingDot":      {`{"step":1,"metric":"m","value":1.}`, "rejected"},
-		"LeadingZero":      {`{"step":1,"metric":"m","value":01}`, "rejected"},
-		"Hex":              {`{"step":1,"metric":"m","value":0x10}`, "rejected"},
-		"Underscore":       {`{"step":1,"metric":"m","value":1_0}`, "rejected"},
-		"MinusNaN":         {`{"step":1,"metric":"m","value":-NaN}`, "rejected"},
-		"LogPrefix":        {`2026-01-01 INFO {"step":1,"metrics":{"loss":0.1}}`, "rejected"},
-		"Trailing":         {`{"step":3,"metrics":{"loss":0.3}} # done`, "rejected"},
-		"TwoObjects":       {`{"step":1,"metrics":{"loss":0.1}}{"step":1,"metrics":{"acc":0.9}}`, `1 "loss"=0.1; 1 "acc"=0.9`},
-		"TwoWithBlank":     {`{"step":2,"metrics":{"loss":0.2}} {"step":2,"metrics":{"acc":0.8}}`, `2 "loss"=0.2; 2 "acc"=0.8`},
-		"OneAndAHalf":      {`{"step":3,"metrics":{"loss":0.3}}{"step":3,"metr`, "rejected"},
-		"OneAndAHalfBrace": {`{"step":3,"metrics":{"loss":0.3}}{"step":3,"metrics":{"a":1}`, "rejected"},
-		"Comma":            {`{"step":1,"metrics":{"a":1}},{"step":1,"metrics":{"a":1}}`, "rejected"},
-		"OtherKinds":       {`{"step":1,"metrics":{"a":1}}{"chart_config":{}}{"step":2,"metrics":{"a":2}}`, `1 "a"=1; chart {}; 2 "a"=2`},
-		"OtherObject":      {`{"level":"info"}{"step":1,"metrics":{"a":1}}`, `1 "a"=1`},
-		"List":             {`[1,2,3]`, ""},
-		"Text":             {`"step"`, ""},
-		"Number":           {`42`, ""},
-		"Empty":            {``, ""},
-		"EmptyObject":      {`{}`, ""},
-		"PythonRepr":       {`{'step': 1, 'metrics': {'loss': 0.5}}`, "rejected"},
-		"TrailingComma":    {`{"step":1,"metrics":{"loss":0.5},}`, "rejected"},
-		"PrettyPrinted":    {`  "metrics": {"loss": 0.5}`, "rejected"},
-		"OpenBrace":        {`{`, ""},
-		"StepOnly":         {`{"step":1}`, ""},
-		"MetricOnly":       {`{"step":1,"metric":"loss"}`, "rejected"},
-		"ValueOnly":        {`{"step":1,"value":3}`, ""},
-		"WrongCase":        {`{"Step":1,"Metrics":{"loss":0.5}}`, ""},
-		"StructuredLog":    {`{"level":"info","msg":"epoch","step":3}`, ""},
-		"ChartWins":        {`{"chart_config":{"charts":[]},"step":1,"metrics":{"loss":0.5}}`, `chart {"charts":[]}`},
-		"BadChart":         {`{"chart_config":"x","step":2,"metrics":{"loss":0.4}}`, `2 "loss"=0.4`},
-		"BadChartOnly":     {`{"chart_config":"x"}`, "rejected"},
-		"ChartNaN":         {`{"chart_config":{"a":[NaN,-Infinity,Infinity],"N\"I":"-Infinity NaN"}}`, `chart {"a":["NaN","-Infinity","Infinity"],"N\"I":"-Infinity NaN"}`},
-		"ChartBadText":     {"{\"chart_config\":{\"a\":\"\\u0000\xff\\ud800\\n\"}}", "chart {\"a\":\"���\\n\"}"},
-		"MediaLoose":       {`{"log":{"type":"table","step":"2","key":5,"run":"r","data":{"rows":[[1]]}}}`, `table 2 "5" run="r" {"rows":[[1]]}`},
-		"MediaKind":        {`{"log":{"type":"nope","step":1,"key":"k","data":{}}}`, "rejected"},
-		"MediaNoStep":      {`{"log":{"type":"image","key":"k","data":{}}}`, "rejected"},
-		"MediaNoKey":       {`{"log":{"type":"image","step":1,"data":{}}}`, "rejected"},
-		"MediaList":        {`{"log":{"type":"image","step":1,"key":"k","data":[]}}`, "rejected"},
-		"MediaRefusesAll":  {`{"log":{"type":"text","step":null,"key":"k","data":{}},"step":3,"metrics":{"loss":1}}`, "rejected"},
-		"MediaFallsBack":   {`{"log":"x","step":4,"metrics":{"loss":0.5}}`, `4 "loss"=0.5`},
-		"TagEmpty":         {`{"step":2,"run":"","metrics":{"m":2}}`, `2 "m"=2`},
-		"TagNull":          {`{"step":3,"run":null,"metrics":{"m":3}}`, `3 "m"=3`},
-		"TagNumber":        {`{"step":4,"run":7,"metrics":{"m":4}}`, `4 "m"=4 run=7`},
-		"TagList":          {`{"step":5,"run":["x"],"metrics":{"m":5}}`, `5 "m"=5; rejected`},
-		"MetricNumber":     {`{"step":5,"metric":7,"value":5}`, `5 "7"=5`},
-		"BatchBeatsSingle": {`{"step":5,"metrics":{"a":1},"metric":"b","value":2}`, `5 "a"=1`},
-		"SingleIfNoBatch":  {`{"step":5,"metrics":3,"metric":"b","value":2}`, `5 "b"=2`},
-	} {
+	for name, c := range parseCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := show(metricline.Parse([]byte(c.in))); got != c.want {
@@ -219,19 +221,6 @@ func TestRejectedSamplesAreShortAndClean(t *testing.T) {
 	}
 }
 
-func TestPlainLinesCostNothing(t *testing.T) {
-	lines := [][]byte{[]byte("epoch 1: loss 0.5"), []byte("\x1b[31mred\x1b[0m"), []byte("for (;;) { x }"), nil}
-	if n := testing.AllocsPerRun(100, func() {
-		for _, l := range lines {
-			if metricline.Parse(l) != nil {
-				t.Error("not plain")
-			}
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func TestTheResultSharesNothingWithTheLine(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -256,128 +245,5 @@ func TestCandidate(t *testing.T) {
 		if got := metricline.Candidate([]byte(head)); got != want {
 			t.Errorf("%q: %v", head, got)
 		}
-	}
-}
-
-// check holds for every line.
-func check(t *testing.T, line []byte) []metricline.Record {
-	t.Helper()
-	records := metricline.Parse(line)
-	for _, r := range records {
-		if len(r.Rejected) > 200 || !utf8.ValidString(r.Rejected) {
-			t.Fatalf("%q: rejected %q", line, r.Rejected)
-		}
-		if r.Plain() && r.Rejected == "" {
-			t.Fatalf("%q: an empty record", line)
-		}
-		for _, p := range r.Points {
-			if !utf8.ValidString(p.Name) || !utf8.ValidString(p.RunTag) || strings.ContainsRune(p.Name+p.RunTag, 0) || utf8.RuneCountInString(p.Name) > metricline.MaxName {
-				t.Fatalf("%q: point %+v", line, p)
-			}
-			if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || (p.Special != run.Finite && p.Value != 0) {
-				t.Fatalf("%q: point %+v", line, p)
-			}
-		}
-		for _, raw := range []json.RawMessage{r.Chart, data(r)} {
-			if raw != nil && (!json.Valid(raw) || !utf8.Valid(raw) || bytes.Contains(raw, []byte(`\u0000`)) && !bytes.Contains(raw, []byte(`\\u0000`))) {
-				t.Fatalf("%q: stored JSON %q", line, raw)
-			}
-		}
-	}
-	return records
-}
-
-func data(r metricline.Record) json.RawMessage {
-	if r.Media == nil {
-		return nil
-	}
-	return r.Media.Data
-}
-
-func FuzzParse(f *testing.F) {
-	for _, s := range []string{
-		`{"step":1,"metrics":{"loss":0.5,"acc":NaN},"run":"a"}`, `{"step":1,"metric":"loss","value":"1e5"}`,
-		`{"chart_config":{"a":[NaN,"\u0000\ud800"]}}`, `{"log":{"type":"image","step":1,"key":"k","data":{"x":-Infinity}}}`,
-		"\x1b[32m{\"step\":1,\"metrics\":{\"a\":1}}\x1b[0m", `{"step":1,"metrics":{"a":1}} {"step":2,"metrics":{"a":1}}`, `{`, "{}m", "\x1b[m",
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) { check(t, line) })
-}
-
-// Where encoding/json reads a chart, this reads the same; where it refuses
-// (apart from the bare words and the depth), this refuses.
-func FuzzAgreesWithEncodingJSON(f *testing.F) {
-	for _, s := range []string{`1`, `{"a":[1,2,{"b":"\u00e9\n"}]}`, `-0.5e+7`, `"a\/b"`, `[true,false,null]`, `01`, `"\x"`, `[1,]`, `{"a":1,"a":2}`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		line := []byte(`{"chart_config":{"v":` + value + `}}`)
-		if bytes.Contains(line, []byte("N")) || bytes.Contains(line, []byte("I")) || bytes.ContainsAny(line, "\n\r") {
-			return
-		}
-		records := check(t, line)
-		accepted := len(records) > 0 && records[len(records)-1].Chart != nil
-		if !json.Valid(line) {
-			if accepted && len(records) == 1 && !severalObjects(line) {
-				t.Fatalf("%q is not JSON, but gave %s", line, show(records))
-			}
-			return
-		}
-		var want struct {
-			Chart json.RawMessage `json:"chart_config"`
-		}
-		if err := json.Unmarshal(line, &want); err != nil || want.Chart == nil || want.Chart[0] != '{' {
-			return
-		}
-		var a, b any
-		if !accepted {
-			if strings.Count(value, "[")+strings.Count(value, "{") > 900 {
-				return
-			}
-			t.Fatalf("%q is JSON, but gave %s", line, show(records))
-		}
-		if json.Unmarshal(want.Chart, &a) != nil {
-			return // a number over float64
-		}
-		if err := json.Unmarshal(records[len(records)-1].Chart, &b); err != nil {
-			t.Fatal(err)
-		}
-		x, _ := json.Marshal(a)
-		y, _ := json.Marshal(b)
-		if !bytes.Equal(bytes.ReplaceAll(x, []byte(`\u0000`), []byte("�")), y) {
-			t.Fatalf("%q: %s, want %s", line, y, x)
-		}
-	})
-}
-
-// severalObjects tells whether the line is a sequence of JSON values.
-func severalObjects(line []byte) bool {
-	d := json.NewDecoder(bytes.NewReader(line))
-	n := 0
-	for d.More() {
-		var v json.RawMessage
-		if d.Decode(&v) != nil {
-			return false
-		}
-		n++
-	}
-	return n > 1
-}
-
-func BenchmarkParseMetric(b *testing.B) {
-	line := []byte(`{"step":12345,"metrics":{"train/loss":0.5231,"train/acc":0.871},"run":"a"}`)
-	b.SetBytes(int64(len(line)))
-	b.ReportAllocs()
-	for b.Loop() {
-		metricline.Parse(line)
-	}
-}
-
-func BenchmarkParsePlain(b *testing.B) {
-	line := []byte("Epoch 12: 100%|##########| 312/312 [00:12<00:00, 25.11it/s, loss=0.52]")
-	b.SetBytes(int64(len(line)))
-	for b.Loop() {
-		metricline.Parse(line)
 	}
 }

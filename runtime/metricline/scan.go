@@ -1,6 +1,7 @@
 package metricline
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -31,6 +32,9 @@ const (
 type value struct {
 	raw  []byte
 	kind kind
+	// num is a number's value if exact is set; else float reads it from raw.
+	exact bool
+	num   float64
 }
 
 // scanner walks over JSON as RFC 8259 has it, widened by the bare words NaN,
@@ -38,12 +42,20 @@ type value struct {
 type scanner struct {
 	b []byte
 	i int
+	// plain tells of the last string whether it has no escapes and is all ASCII.
+	plain bool
+	// exact and num are the last number's, as in value.
+	exact bool
+	num   float64
 	// odd is set when a value holds something that strict JSON or UTF-8 does not
 	// allow and that copyJSON repairs.
 	odd bool
 }
 
 func (s *scanner) space() {
+	if s.i < len(s.b) && s.b[s.i] > ' ' {
+		return // the common case
+	}
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\t', '\n', '\r':
@@ -74,7 +86,7 @@ func (s *scanner) value(depth int) (value, error) {
 	switch c := s.peek(); {
 	case c == '{':
 		k = object
-		err = s.members(depth, nil)
+		err = s.members(depth)
 	case c == '[':
 		k = array
 		err = s.elements(depth)
@@ -82,8 +94,11 @@ func (s *scanner) value(depth int) (value, error) {
 		k = str
 		err = s.skipString()
 	case c == '-' || (c >= '0' && c <= '9') || c == 'N' || c == 'I':
-		k = number
 		err = s.skipNumber()
+		if err != nil {
+			return value{}, err
+		}
+		return value{s.b[from:s.i], number, s.exact, s.num}, nil
 	case c == 't':
 		k = boolean
 		err = s.word("true")
@@ -99,50 +114,72 @@ func (s *scanner) value(depth int) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	return value{s.b[from:s.i], k}, nil
+	return value{raw: s.b[from:s.i], kind: k}, nil
 }
 
-// members scans an object that begins here and gives each raw key (quotes
-// included) and value to visit.
-func (s *scanner) members(depth int, visit func(key []byte, v value)) error {
-	s.i++ // {
+// member scans what comes before a member's value: its raw key, quotes included,
+// and the colon. more is false behind the object's end.
+func (s *scanner) member(first bool) (key []byte, more bool, err error) {
 	s.space()
-	if s.peek() == '}' {
+	c := s.peek()
+	if c == '}' {
 		s.i++
-		return nil
+		return nil, false, nil
 	}
-	for {
-		s.space()
-		from := s.i
-		if s.peek() != '"' {
-			return errSyntax
+	if !first {
+		if c != ',' {
+			return nil, false, errSyntax
 		}
-		if err := s.skipString(); err != nil {
+		s.i++
+		s.space()
+		c = s.peek()
+	}
+	if c != '"' {
+		return nil, false, errSyntax
+	}
+	from := s.i
+	if err := s.skipString(); err != nil {
+		return nil, false, err
+	}
+	key = s.b[from:s.i]
+	s.space()
+	if s.peek() != ':' {
+		return nil, false, errSyntax
+	}
+	s.i++
+	return key, true, nil
+}
+
+// members scans an object that begins here.
+func (s *scanner) members(depth int) error {
+	s.i++ // {
+	for first := true; ; first = false {
+		_, more, err := s.member(first)
+		if err != nil || !more {
 			return err
 		}
-		key := s.b[from:s.i]
-		s.space()
-		if s.peek() != ':' {
-			return errSyntax
+		if _, err := s.value(depth + 1); err != nil {
+			return err
 		}
-		s.i++
-		v, err := s.value(depth + 1)
+	}
+}
+
+// fields scans an object at the second level, and gives its members to f.
+func (s *scanner) fields(f *fields) error {
+	s.i++ // {
+	for first := true; ; first = false {
+		key, more, err := s.member(first)
+		if err != nil || !more {
+			return err
+		}
+		v, err := s.value(3)
 		if err != nil {
 			return err
 		}
-		if visit != nil {
-			visit(key, v)
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = []byte(`"` + text(key) + `"`)
 		}
-		s.space()
-		switch s.peek() {
-		case ',':
-			s.i++
-		case '}':
-			s.i++
-			return nil
-		default:
-			return errSyntax
-		}
+		f.set(key[1:len(key)-1], v)
 	}
 }
 
@@ -179,7 +216,19 @@ func (s *scanner) word(w string) error {
 }
 
 func (s *scanner) skipString() error {
-	s.i++ // "
+	s.i++                         // "
+	for i, c := range s.b[s.i:] { // the common case
+		if c == '"' {
+			s.i += i + 1
+			s.plain = true
+			return nil
+		}
+		if c < 0x20 || c == '\\' || c >= utf8.RuneSelf {
+			s.i += i
+			break
+		}
+	}
+	s.plain = false
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; {
 		case c == '"':
@@ -217,7 +266,56 @@ func (s *scanner) skipString() error {
 	return errSyntax
 }
 
+// powers are the powers of ten that a float64 holds exactly.
+var powers = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+
+// skipNumber scans a number. Where its digits and its power of ten are exact as
+// float64, their quotient is rounded once and so is the value.
 func (s *scanner) skipNumber() error {
+	s.exact = false
+	i := s.i
+	if s.b[i] == '-' {
+		i++
+	}
+	var digits uint64
+	from := i
+	for ; i < len(s.b) && s.b[i]-'0' <= 9; i++ {
+		digits = digits*10 + uint64(s.b[i]-'0')
+	}
+	n := i - from
+	if n == 0 || (n > 1 && s.b[from] == '0') {
+		return s.skipOddNumber()
+	}
+	decimals := 0
+	if i < len(s.b) && s.b[i] == '.' {
+		i++
+		from = i
+		for ; i < len(s.b) && s.b[i]-'0' <= 9; i++ {
+			digits = digits*10 + uint64(s.b[i]-'0')
+		}
+		if decimals = i - from; decimals == 0 {
+			return s.skipOddNumber()
+		}
+	}
+	if i < len(s.b) && s.b[i]|0x20 == 'e' {
+		return s.skipOddNumber()
+	}
+	if n+decimals <= 19 && digits <= 1<<53 { // 19 digits fit into 64 bits
+		s.exact = true
+		s.num = float64(digits)
+		if decimals > 0 {
+			s.num /= powers[decimals]
+		}
+		if s.b[s.i] == '-' {
+			s.num = -s.num
+		}
+	}
+	s.i = i
+	return nil
+}
+
+// skipOddNumber scans what is a number in the rarer forms, or none.
+func (s *scanner) skipOddNumber() error {
 	if s.peek() == 'N' {
 		s.odd = true
 		return s.word("NaN")

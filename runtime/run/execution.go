@@ -35,7 +35,33 @@ type Loss struct {
 	LinesParsed     int64    `json:"linesParsed"`   // lines that became points, a chart or media
 	LinesRejected   int64    `json:"linesRejected"` // looked like a metric line but were not one
 	BytesTruncated  int64    `json:"bytesTruncated"`
-	RejectedSamples []string `json:"rejectedSamples"` // at most 5, each at most 200 bytes
+	BytesNotKept    int64    `json:"bytesNotKept"`    // in the events, but missing in the files of the raw output
+	RejectedSamples []string `json:"rejectedSamples"` // at most MaxSamples, each at most 200 bytes
+}
+
+// MaxSamples bounds the samples of one account.
+const MaxSamples = 5
+
+// Add gives the account of both together.
+func (l Loss) Add(o Loss) Loss {
+	samples := make([]string, 0, MaxSamples)
+	samples = append(samples, l.RejectedSamples...)
+	samples = append(samples, o.RejectedSamples...)
+	return Loss{
+		BytesRead:       l.BytesRead + o.BytesRead,
+		LinesRead:       l.LinesRead + o.LinesRead,
+		LinesParsed:     l.LinesParsed + o.LinesParsed,
+		LinesRejected:   l.LinesRejected + o.LinesRejected,
+		BytesTruncated:  l.BytesTruncated + o.BytesTruncated,
+		BytesNotKept:    l.BytesNotKept + o.BytesNotKept,
+		RejectedSamples: samples[:min(len(samples), MaxSamples)],
+	}
+}
+
+// Output is what is kept of one output of an execution, byte for byte.
+type Output struct {
+	Stream OutputStream
+	Bytes  int64
 }
 
 // Execution is one command run in a sandbox.

@@ -15,6 +15,7 @@ import (
 type scripted struct {
 	startErr error
 	p        *process
+	of       sandbox.Process // instead of p
 	spec     sandbox.Spec
 }
 
@@ -28,6 +29,9 @@ func (b *scripted) Start(ctx context.Context, s sandbox.Spec) (sandbox.Process, 
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if b.of != nil {
+		return b.of, nil
 	}
 	return b.p, nil
 }

@@ -93,7 +93,7 @@ func (p Policy) Settings() []Setting {
 		{"memoryMiB", whole(d.MemoryMiB), whole(c.MemoryMiB), "of all its processes together, files in /tmp and /dev/shm included"},
 		{"cpus", plain(d.CPUs), plain(c.CPUs), "processor time per time"},
 		{"pids", whole(d.PIDs), whole(c.PIDs), "processes and threads at once"},
-		{"diskMiB", whole(d.DiskMiB), whole(c.DiskMiB), "of each file that it writes, and of /tmp"},
+		{"diskMiB", whole(d.DiskMiB), whole(c.DiskMiB), "of the whole workspace, where each name counts 4 KiB at least; of each file, and of /tmp. Over it everything is killed"},
 		{"maxOutputBytes", whole(d.MaxOutputBytes), whole(c.MaxOutputBytes), "of stdout and stderr together"},
 		{"onOutputLimit", d.OnOutputLimit, "STOP, TRUNCATE", "STOP ends the command, TRUNCATE drops the rest and still reads metric lines"},
 		{"network", d.Network, list(append([]string{NetworkNone}, c.Networks...)), "NONE has no network at all"},

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Options struct {
 	// Hurry, once closed, ends the grace of a command that was asked to stop, and
 	// leaves none to one that is asked later. Nil never does.
 	Hurry <-chan struct{}
+	// Curves bounds the curves of the run that the execution belongs to; nil
+	// bounds those of the execution.
+	Curves *Curves
 }
 
 // reason is why the server ended an execution. It is set once, before any
@@ -45,6 +49,7 @@ const (
 	timedOut
 	cancelled
 	outputLimit
+	diskLimit
 	broken
 )
 
@@ -73,7 +78,7 @@ func execute(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (R
 	if err != nil {
 		return unstarted(ctx, err)
 	}
-	x := &execution{spec: spec, proc: proc, started: started, limit: make(chan struct{}, 1), failed: make(chan error, 3)}
+	x := &execution{spec: spec, proc: proc, started: started, curves: cmp.Or(o.Curves, NewCurves()), limit: make(chan struct{}, 1), full: make(chan struct{}, 1), failed: make(chan error, 3)}
 	return x.supervise(ctx, sink, o)
 }
 
@@ -98,12 +103,17 @@ type execution struct {
 	started time.Time
 	reason  atomic.Int32
 	budget  budget
+	curves  *Curves
 	limit   chan struct{} // the output limit was reached and stops the command
+	full    chan struct{} // the disk limit was passed and kills the command
 	failed  chan error    // a stream or its sink failed; room for all that can
 	grace   <-chan time.Time
 	cause   error
 	signal  time.Time
 	err     error // why the stream broke
+
+	diskUse int64 // bytes, once over the limit; the watcher's until it has ended
+	diskErr error // why it could not be measured
 }
 
 func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result, error) {
@@ -146,28 +156,27 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	closer.Go(func() { readers.Wait(); close(drained) })
 	defer closer.Wait()
 
+	stopWatch := x.watchDisk(ctx)
 	gone := x.untilExit(ctx, o.Hurry)
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
 	exit, waitErr := x.proc.Wait()
+	stopWatch() // later: a look at a process may last until that has ended
+	x.lastDiskLook(ctx)
 
 	res := Result{
-		Loss:     run.Loss{RejectedSamples: []string{}},
 		ExitCode: exit.Code, Signal: exit.Signal, Elapsed: elapsed, Cause: x.cause,
 		SignalledAt: x.signal, ProcessGoneAt: exit.ProcessGoneAt, SandboxGoneAt: exit.SandboxGoneAt, Survivors: exit.Survivors,
 	}
 	for _, s := range streams {
-		res.Loss.BytesRead += s.loss.BytesRead
-		res.Loss.LinesRead += s.loss.LinesRead
-		res.Loss.LinesParsed += s.loss.LinesParsed
-		res.Loss.LinesRejected += s.loss.LinesRejected
-		res.Loss.BytesTruncated += s.loss.BytesTruncated
-		res.Loss.RejectedSamples = append(res.Loss.RejectedSamples, s.loss.RejectedSamples...)
+		s.loss.LinesRead += s.lines.skipEnd() // of a stream that broke off in a line
+		res.Loss = res.Loss.Add(s.loss)
 	}
 	res.Class = class(x.reason.Load(), exit)
 	if exit.OOMKilled && res.Class != run.ClassOOM {
 		res.Warnings = append(res.Warnings, "a process was killed for memory: it went over the execution's memory limit")
 	}
+	x.tellDisk(&res)
 	if n := len(exit.Survivors); n > 0 {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("%d process(es) were still alive %s after the KILL", n, killWait))
 	}
@@ -219,6 +228,10 @@ func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 			}
 		case <-x.limit:
 			x.terminate()
+		case <-x.full:
+			// No grace: it would go on writing.
+			x.grace = nil
+			given = x.kill()
 		case err := <-x.failed:
 			// Nobody can see what it prints any more: no grace.
 			if x.err == nil {
@@ -314,6 +327,8 @@ func class(why reason, e Exit) run.ExitClass {
 		return run.ClassCancelled
 	case outputLimit:
 		return run.ClassOutputLimit
+	case diskLimit:
+		return run.ClassDiskLimit
 	case broken:
 		return run.ClassInfrastructure
 	}

@@ -342,7 +342,7 @@ func TestOnStartComesBeforeTheFirstChunk(t *testing.T) {
 		order = append(order, "start "+st.Backend)
 		return nil
 	}})
-	if err != nil || strings.Join(order, ",") != "start scripted,chunk" {
+	if err != nil || len(order) < 2 || order[0] != "start scripted" || order[1] != "chunk" {
 		t.Errorf("%v %v", order, err)
 	}
 }
@@ -421,6 +421,7 @@ func TestOffsetsCountRawBytes(t *testing.T) {
 			t.Errorf("chunk %q at %d, want %d", c.Text, c.Offset, next)
 		}
 		switch c.Text {
+		case "": // its bytes wait for the rest of a character
 		case "é", "��":
 			next += 2
 		default:

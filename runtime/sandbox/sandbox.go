@@ -8,6 +8,7 @@
 //     cap for a grandchild that keeps a pipe open); a process never outlives Run.
 //   - Chunks of one stream arrive in order; the two streams have no common order.
 //   - A sink that blocks holds the process back; nothing is dropped for it.
+//   - Every byte that was read is accounted for, in each chunk and at any end.
 package sandbox
 
 import (
@@ -62,6 +63,9 @@ type Result struct {
 	ProcessGoneAt time.Time
 	SandboxGoneAt time.Time
 	Survivors     []int // process ids still alive after the KILL; should be empty
+	// DiskUse and DiskLimit are set when the class is DISK_LIMIT: the bytes that
+	// were counted in the workspace until they were over the limit, and the limit.
+	DiskUse, DiskLimit int64
 	// Cause is why the server stopped it: the cause of the cancelled context. Nil otherwise.
 	Cause error
 	// Warnings are words for the user that do not change the outcome.
@@ -77,10 +81,20 @@ func (r Result) IsError() bool { return r.Class != run.ClassOK }
 // Chunk is what one read of one stream brought.
 type Chunk struct {
 	Stream  run.OutputStream
-	Offset  int64  // raw bytes of the stream before this chunk
-	Text    string // valid UTF-8; bad bytes are U+FFFD
-	Records []metricline.Record
+	Offset  int64               // raw bytes of the stream before Text
+	Text    string              // valid UTF-8; bad bytes are U+FFFD
+	Records []metricline.Record // they and their Points are valid only during the call
 	At      time.Time
+	// Raw is what was read, as far as the output limit lets it through. A character
+	// that is not complete yet is in Raw now and in the Text of a later chunk. It
+	// is valid only during the call.
+	Raw []byte
+	// Loss is the account of the stream up to here, this chunk included. A chunk
+	// may hold nothing else: all of it was beyond the limit.
+	Loss run.Loss
+	// Unended tells whether the last line has begun and not ended. Loss does not
+	// count it yet.
+	Unended bool
 }
 
 // Sink takes output. Write may block; an error from it ends the execution
@@ -102,6 +116,12 @@ type Status struct {
 	Available bool
 	Reason    string // why not, with the remedy; or a caveat such as "UNSANDBOXED"
 	Isolation string
+	// What Reason says, in parts: why it is not available, and what does not hold
+	// though it is.
+	Problem *Problem
+	Caveats []Problem
+	Limits  []Limit // of an available sandbox
+	Detail  string  // the programs behind it, with their versions
 }
 
 // Backend starts commands in one kind of sandbox. Implementations are safe for

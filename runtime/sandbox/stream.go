@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	readSize   = 32 << 10
-	maxSamples = 5
+	readSize = 32 << 10
 	// cutWait is how long a read may still wait for the last bytes of a pipe that
 	// a survivor holds open.
 	cutWait = 50 * time.Millisecond
@@ -49,6 +48,7 @@ type stream struct {
 
 	decoder decoder
 	lines   splitter
+	parser  metricline.Parser
 	offset  int64 // raw bytes that were forwarded or dropped
 	cut     bool  // the output limit was reached
 	loss    run.Loss
@@ -105,19 +105,19 @@ func (s *stream) take(ctx context.Context, b []byte) error {
 		s.split(b[:keep])
 		s.loss.LinesRead += s.lines.skip(b[keep:])
 	}
-	text, raw := s.decoder.decode(b[:keep])
+	text, n := s.decoder.decode(b[:keep])
 	if keep < len(b) {
 		if !s.cut {
 			s.cut = true
-			rest, n := s.decoder.flush()
-			text, raw = text+rest, raw+n
+			rest, m := s.decoder.flush()
+			text, n = text+rest, n+m
 			if !truncate && s.x.reason.CompareAndSwap(noReason, outputLimit) {
 				s.x.limit <- struct{}{} // has room: only one CompareAndSwap succeeds
 			}
 		}
 		s.loss.BytesTruncated += int64(len(b) - keep)
 	}
-	return s.write(ctx, text, raw)
+	return s.write(ctx, b[:keep], text, n)
 }
 
 func (s *stream) split(b []byte) {
@@ -133,13 +133,14 @@ func (s *stream) line(line []byte, whole bool) {
 	s.loss.LinesRead++
 	var records []metricline.Record
 	if whole || !metricline.Candidate(line) {
-		records = metricline.Parse(line)
+		records = s.parser.Parse(line)
 	} else {
 		records = []metricline.Record{{Rejected: fmt.Sprintf("a line over %d MiB is not parsed", maxLine>>20)}}
 	}
 	parsed := false
 	for i := range records {
 		r := &records[i]
+		s.x.curves.admit(r)
 		for j := range r.Points {
 			r.Points[j].Stage, r.Points[j].At = s.x.spec.Stage, s.at
 		}
@@ -149,7 +150,7 @@ func (s *stream) line(line []byte, whole bool) {
 		}
 		if r.Rejected != "" {
 			s.loss.LinesRejected++
-			if len(s.loss.RejectedSamples) < maxSamples {
+			if len(s.loss.RejectedSamples) < run.MaxSamples {
 				s.loss.RejectedSamples = append(s.loss.RejectedSamples, r.Rejected)
 			}
 		}
@@ -162,23 +163,31 @@ func (s *stream) line(line []byte, whole bool) {
 // finish gives on what waited for more bytes.
 func (s *stream) finish(ctx context.Context) error {
 	s.at = time.Now()
+	before := s.loss.LinesRead
 	if s.parse && !(s.cut && !s.x.spec.Limits.Truncate) {
 		s.lines.end(s.line)
 	} else {
 		s.loss.LinesRead += s.lines.skipEnd()
 	}
-	text, raw := s.decoder.flush()
-	return s.write(ctx, text, raw)
-}
-
-func (s *stream) write(ctx context.Context, text string, raw int) error {
-	if text == "" && len(s.records) == 0 {
+	text, n := s.decoder.flush()
+	if text == "" && s.loss.LinesRead == before {
 		return nil
 	}
-	c := Chunk{Stream: s.name, Offset: s.offset, Text: text, Records: s.records, At: s.at}
-	s.records = nil
-	s.offset += int64(raw)
-	if err := s.sink.Write(ctx, c); err != nil {
+	return s.write(ctx, nil, text, n)
+}
+
+// write gives a chunk on; its text stands for n raw bytes.
+func (s *stream) write(ctx context.Context, raw []byte, text string, n int) error {
+	c := Chunk{
+		Stream: s.name, Offset: s.offset, Text: text, Records: s.records, At: s.at,
+		Raw: raw, Loss: s.loss, Unended: s.lines.open,
+	}
+	s.offset += int64(n)
+	err := s.sink.Write(ctx, c)
+	clear(s.records)
+	s.records = s.records[:0]
+	s.parser.Reset()
+	if err != nil {
 		return fmt.Errorf("storing %s: %w", s.name, err)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Serve the API and the page."`
 	Demo    demoCommand    `cmd:"" help:"Serve with examples that run at once: no key, no network, nothing kept."`
+	Doctor  doctorCommand  `cmd:"" help:"Check this machine as serve would use it, and say what mends it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

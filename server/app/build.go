@@ -100,6 +100,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	s.store.Listen(s.stream)
 
 	probing.Wait()
+	for _, st := range s.sandboxes.found {
+		if st.Problem != nil && st.Problem.Misplaced {
+			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, st.Problem)
+		}
+	}
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,
@@ -127,7 +132,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Server: about{replica: s.replica, store: s.store.Dialect(), sandboxes: s.sandboxes.found},
 	})
 	s.http, err = httpapi.New(httpapi.Options{
-		API: api, Watch: graph.Watch, Resume: graph.Resume, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
+		API: api, Output: s.engine.OpenOutput, Watch: graph.Watch, Resume: graph.Resume, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
 		Page: web.Dist(), Ready: s.ready,
 	})
 	if err != nil {

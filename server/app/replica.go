@@ -65,7 +65,7 @@ func makeData(dir string) error {
 	fi, err := os.Stat(dir)
 	switch {
 	case err == nil && fi.IsDir():
-		return nil
+		return openData(dir, fi)
 	case err == nil:
 		return fmt.Errorf("the data folder %s is a file; name a folder with --data", dir)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -76,6 +76,17 @@ func makeData(dir string) error {
 	}
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // to be walked through, not listed
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
+	}
+	return nil
+}
+
+// openData lets others pass through a root server's data folder, as one that
+// it makes itself does. The folders above are not the server's to change.
+func openData(dir string, fi fs.FileInfo) error {
+	if mode := fi.Mode().Perm(); os.Geteuid() == 0 && mode&0o001 == 0 {
+		if err := os.Chmod(dir, mode|0o011); err != nil {
+			return fmt.Errorf("the data folder %s cannot be opened to the user of the sandboxes: %w; choose another one with --data", dir, cause(err))
+		}
 	}
 	return nil
 }

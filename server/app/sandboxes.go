@@ -26,7 +26,7 @@ type sandboxes struct {
 // processes take its place if the operator allows that; else every run that
 // needs it fails with the reason and the remedy.
 func openSandboxes(ctx context.Context, o options) *sandboxes {
-	lo := local.Options{Python: o.cfg.Python, Helpers: filepath.Join(o.cfg.Data, "lib"), Log: o.log}
+	lo := local.Options{Python: o.cfg.Python, Place: o.cfg.Data, Helpers: filepath.Join(o.cfg.Data, "lib"), Log: o.log}
 	s := &sandboxes{policy: newPolicy(o.cfg.Sandbox)}
 	bwrap := local.NewBubblewrap(lo)
 	s.closers = append(s.closers, bwrap)
@@ -38,7 +38,7 @@ func openSandboxes(ctx context.Context, o options) *sandboxes {
 		backend = plain
 		why := status.Reason
 		status = plain.Probe(ctx)
-		status.Reason = why
+		status.Reason += "; no sandbox works here: " + why
 		s.examplesOnly = o.examplesOnly
 	}
 	s.backends = map[string]sandbox.Backend{backend.Name(): backend}

@@ -134,8 +134,8 @@ func TestAbort(t *testing.T) {
 			s.waitOutput(r, "up")
 			begin := time.Now()
 			got := s.abort(r.ID, false, true)
-			if took := time.Since(begin); took > 3*time.Second {
-				t.Errorf("the abort took %s", took)
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("the abort took %s, want at most grace + 1 s = 2 s", took)
 			}
 			checkStopped(t, got, true)
 			var out struct{ Runs struct{ Nodes []runInfo } }

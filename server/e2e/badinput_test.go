@@ -13,6 +13,7 @@ import (
 // TestBadInput: each answer has the right code and names the value, and the
 // server has kept nothing of it.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	onBothStores(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := newServer(t, url, "--agents", agentsFolder(t))

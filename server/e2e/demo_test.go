@@ -79,10 +79,10 @@ func TestDemo(t *testing.T) {
 
 // bareTools is a folder with the few tools that every system has, and without
 // python3 and bwrap.
-func bareTools(t *testing.T) string {
+func bareTools(t *testing.T, more ...string) string {
 	t.Helper()
 	dir := dataFolder(t)
-	for _, tool := range []string{"sh", "awk", "sleep", "cat", "true"} {
+	for _, tool := range append(more, "sh", "awk", "sleep", "cat", "true") {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // TestKill is P1, P3 and DESIGN's recovery: the server is killed at random
 // moments while runs of every kind are under way.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	needPython(t)
 	rounds := 6 // on each store
 	if v := os.Getenv("WEIR_KILL_ROUNDS"); v != "" {
@@ -57,7 +58,8 @@ func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 		}
 		r := s.startRun(map[string]any{
 			"agent": "script", "code": code,
-			"env": []map[string]any{{"name": "E2E_MARK", "value": marker[len("E2E_MARK="):]}},
+			"sandbox": map[string]any{"graceSeconds": 0.5},
+			"env":     []map[string]any{{"name": "E2E_MARK", "value": marker[len("E2E_MARK="):]}},
 		})
 		runs = append(runs, asked{startedRun: r, marker: marker})
 	}
@@ -102,17 +104,22 @@ func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 	}
 	s.waitStatus(question.ID, 5*time.Second, "WAITING")
 	// End the round: everything still open is aborted and gone.
+	var aborts sync.WaitGroup
 	for _, r := range append(runs, asked{startedRun: question}) {
-		got := s.abort(r.ID, false, true)
-		if got.Outcome != "STOPPED" && got.Outcome != "ALREADY_ENDED" {
-			t.Errorf("round %d: aborting %s came to %s", round, r.ID, got.Outcome)
-		}
-		if r.marker != "" {
-			if left := processesWith(r.marker); len(left) > 0 {
-				t.Errorf("round %d: %s has processes after its abort: %v", round, r.ID, left)
+		aborts.Go(func() {
+			var out struct{ AbortRun receipt }
+			err := s.try(`mutation($id: ID!) { abortRun(id: $id, wait: true) { `+receiptFields+` } }`, map[string]any{"id": r.ID}, &out)
+			if got := out.AbortRun.Outcome; err != nil || got != "STOPPED" && got != "ALREADY_ENDED" {
+				t.Errorf("round %d: aborting %s came to %s: %v", round, r.ID, got, err)
 			}
-		}
+			if r.marker != "" {
+				if left := processesWith(r.marker); len(left) > 0 {
+					t.Errorf("round %d: %s has processes after its abort: %v", round, r.ID, left)
+				}
+			}
+		})
 	}
+	aborts.Wait()
 	for _, r := range runs {
 		log := s.log(r.Session.ID, filter{})
 		checkNoGap(t, log)

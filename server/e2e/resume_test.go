@@ -49,8 +49,9 @@ for i in range(n):
 // TestResume is P1 and P2: subscribers that come and go at random, from random
 // cursors, slowly, with filters, each see exactly the log.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	needPython(t)
-	total := seconds(t, "WEIR_RESUME_SECONDS", 30)
+	total := seconds(t, "WEIR_RESUME_SECONDS", 20)
 	onBothStores(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := newServer(t, url, "--agents", chatterFolder(t, total-5*time.Second))
@@ -59,7 +60,7 @@ func TestResume(t *testing.T) {
 		runs := make([]startedRun, sessions)
 		for i := range runs {
 			if i < 2 { // lines that come together are one event: the busier the server, the fewer
-				runs[i] = s.startRun(map[string]any{"agent": "script", "code": fmt.Sprintf(writerCode, 4000, (total - 2*time.Second).Seconds())})
+				runs[i] = s.startRun(map[string]any{"agent": "script", "code": fmt.Sprintf(writerCode, 3000, (total - 2*time.Second).Seconds())})
 			} else {
 				runs[i] = s.startRun(map[string]any{"agent": "chatter", "prompt": "go"})
 			}
@@ -199,8 +200,12 @@ func (r *reader) follow(ctx context.Context, ended <-chan struct{}) {
 		default:
 		}
 		after := r.last
-		if r.rng.IntN(4) == 0 && after > 0 {
-			after = r.rng.Int64N(after + 1) // look again at what it has seen
+		if r.rng.IntN(4) == 0 && after > 0 { // look again at what it has seen, mostly at the last of it
+			back := min(after, 300)
+			if r.rng.IntN(10) == 0 {
+				back = after
+			}
+			after -= r.rng.Int64N(back + 1)
 		}
 		r.connection(ctx, after, done, ended)
 	}
@@ -215,11 +220,20 @@ func (r *reader) connection(ctx context.Context, after int64, toTheEnd bool, end
 	defer sub.close()
 	r.connections++
 	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
 	if !toTheEnd {
 		// Leave when the log has ended, or at a random moment before.
 		leave := time.AfterFunc(time.Duration(200+r.rng.IntN(4000))*time.Millisecond, cancel)
 		defer leave.Stop()
+		watching.Go(func() {
+			select {
+			case <-ended:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
 	}
 	prev := after
 	for {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,14 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	// These tests mostly wait for other processes: many of them overlap well, also
+	// on two processors.
+	flag.Parse()
+	if !flagGiven("test.parallel") {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "weir-e2e-")
 		if err != nil {
@@ -50,6 +60,12 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+func flagGiven(name string) bool {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
+}
+
 // server is a weir process that can be killed and started again on the same
 // address and data.
 type server struct {
@@ -58,6 +74,7 @@ type server struct {
 	data   string
 	args   []string
 	env    []string
+	user   *syscall.Credential // nil: that of the test
 	cmd    *exec.Cmd
 	exited chan struct{}
 	out    *logBuffer
@@ -101,6 +118,28 @@ func newServer(t *testing.T, url string, args ...string) *server {
 	return s
 }
 
+// ordinaryUser has no rights at all; where the tests do not run as root, their
+// own user is one.
+func ordinaryUser() *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return &syscall.Credential{Uid: 61998, Gid: 61998, Groups: []uint32{}}
+}
+
+// as makes the server run as another user, who gets its data folder.
+func (s *server) as(user *syscall.Credential) {
+	s.t.Helper()
+	if user == nil {
+		return
+	}
+	if err := os.Chown(s.data, int(user.Uid), int(user.Gid)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.user = user
+	s.env = append(s.env, "HOME="+s.data)
+}
+
 // dataFolder is a temporary folder that the sandbox's user can walk into,
 // which t.TempDir's parent is not when root runs the test.
 func dataFolder(t *testing.T) string {
@@ -131,6 +170,9 @@ func (s *server) launch() {
 	s.t.Helper()
 	cmd := exec.Command(binary, s.args...)
 	cmd.Env = append(os.Environ(), s.env...)
+	if s.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.user}
+	}
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)

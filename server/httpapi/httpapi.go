@@ -22,12 +22,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/server/operation"
 	"github.com/weirhq/weir/server/ws"
 )
@@ -39,9 +41,14 @@ type API interface {
 	Wait()
 }
 
+// OpenOutput opens the raw output of an execution. Errors for the user are *run.Error.
+type OpenOutput func(ctx context.Context, id run.ExecutionID, s run.OutputStream) (*os.File, error)
+
 // Options says what is served, and to whom.
 type Options struct {
 	API API
+	// Output is asked for downloads of raw output; nil: there are none.
+	Output OpenOutput
 	// Watch is given to the WebSocket transport: see ws.Options.
 	Watch func(ctx context.Context) (context.Context, func() error)
 	// Resume lets a subscription start after the id that an event stream's client
@@ -107,6 +114,9 @@ func New(o Options) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", g.api(&graphQL{runner: runner, socket: s.ws, streams: s.streams}, true))
 	mux.Handle("GET /metrics", g.api(s.metrics(), false))
+	if o.Output != nil {
+		mux.Handle("GET /executions/{id}/{stream}", g.api(&outputs{open: o.Output, log: o.Log}, false))
+	}
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	page, err := newPage(o.Page)

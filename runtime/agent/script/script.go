@@ -60,6 +60,8 @@ func outcome(ctx context.Context, res sandbox.Result, out agent.Output) (string,
 		return "", withStderr("the command used more memory than its limit; raise sandbox.memoryMiB or use less", out)
 	case run.ClassOutputLimit:
 		return "", withStderr("the command printed more than its limit; raise sandbox.maxOutputBytes, or set onOutputLimit to TRUNCATE", out)
+	case run.ClassDiskLimit:
+		return "", withStderr("the command filled its workspace over the disk limit: "+res.DiskWords()+"; raise it, or write less", out)
 	case run.ClassError, run.ClassInfrastructure:
 	}
 	if res.ExitCode != nil {

@@ -101,12 +101,13 @@ func TestEveryOtherEndIsAnError(t *testing.T) {
 		run.ClassCancelled:      "the command was stopped",
 		run.ClassOOM:            "memoryMiB",
 		run.ClassOutputLimit:    "maxOutputBytes",
+		run.ClassDiskLimit:      "11.1 MiB were counted, and sandbox.diskMiB is 10",
 		run.ClassInfrastructure: "exit code 3",
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			t.Parallel()
 			h := &host{
-				res: sandbox.Result{Class: class, ExitCode: code(3), Signal: "SIGSEGV", Elapsed: 2 * time.Second},
+				res: sandbox.Result{Class: class, ExitCode: code(3), Signal: "SIGSEGV", Elapsed: 2 * time.Second, DiskUse: 11<<20 + 1, DiskLimit: 10 << 20},
 				out: agent.Output{Stderr: "Traceback\nValueError: bad\n"},
 			}
 			_, err := script.New().Run(t.Context(), agent.Task{Run: run.Run{Input: run.Input{Code: "x"}}}, h)

@@ -2,13 +2,15 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
@@ -148,21 +150,27 @@ func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
 	}, spec.Env), "/workspace", helpersPath)
 }
 
-// chownTree gives everything below root to a user, the folder itself last, so
+// chownTree gives everything below a folder to a user, the folder itself last, so
 // that an interrupted change is done again. Links are not followed.
-func chownTree(root *os.Root, id int) error {
-	err := fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || path == "." {
-			return err
-		}
-		if err := root.Lchown(path, id, id); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("changing the owner of %s: %w", path, err)
+func chownTree(ctx context.Context, path string, id int) error {
+	t := &tree{ctx: ctx, visit: func(dir int, name string, _ *unix.Stat_t) error {
+		err := unix.Fchownat(dir, name, id, id, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("changing the owner of %q: %w", name, err)
 		}
 		return nil
-	})
-	if err != nil {
+	}}
+	if err := t.walk(path); err != nil {
 		return err
 	}
+	if t.blind {
+		return errors.New("it was changed by somebody at the same moment")
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // opened for reading
 	if err := root.Chmod(".", 0o700); err != nil {
 		return fmt.Errorf("closing it to others: %w", err)
 	}

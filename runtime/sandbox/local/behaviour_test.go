@@ -131,7 +131,7 @@ func TestS4TimeoutIsAResult(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a timeout is no error: %v", err)
 		}
-		if !res.TimedOut() || !res.IsError() || exitCode(res) == 0 || res.SignalledAt.IsZero() {
+		if !res.TimedOut() || !res.IsError() || (res.ExitCode != nil && *res.ExitCode == 0) || res.SignalledAt.IsZero() {
 			t.Errorf("result %+v", res)
 		}
 		if d := time.Since(began); d > s.Limits.Timeout+s.Limits.Grace+time.Second {

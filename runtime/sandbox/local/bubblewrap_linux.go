@@ -1,12 +1,14 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -21,16 +23,21 @@ type Bubblewrap struct {
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
+	disks   disks
+	machine machine
+	stub    atomic.Pointer[os.File] // becomes the command; nil: the shell does
 
 	mu     sync.Mutex
 	status *sandbox.Status // what the probe found; nil before
 	live   map[*bwrapProcess]struct{}
 	closed bool
+
+	removals sync.WaitGroup // of control groups
 }
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(), live: map[*bwrapProcess]struct{}{}}
+	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.uid == 0 {
 		b.uid = DefaultUID
 	}
@@ -38,6 +45,8 @@ func NewBubblewrap(o Options) *Bubblewrap {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
+	b.machine = newMachine(os.DirFS("/"), b.root)
+	b.stub.Store(stubFile())
 	b.starter = newStarter()
 	return b
 }
@@ -59,6 +68,10 @@ func (b *Bubblewrap) Close() error {
 		err = errors.Join(err, p.end())
 	}
 	b.starter.close()
+	b.removals.Wait()
+	if stub := b.stub.Swap(nil); stub != nil {
+		err = errors.Join(err, stub.Close())
+	}
 	return err
 }
 
@@ -76,7 +89,7 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 	case status != nil && !status.Available:
 		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", status.Reason)
 	case b.opts.Bwrap == "":
-		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", noBwrap)
+		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %w", b.machine.noBwrap())
 	}
 	return b.start(ctx, spec)
 }
@@ -89,18 +102,27 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.own(spec.Workspace); err != nil {
+	if err := b.own(ctx, spec.Workspace); err != nil {
 		return nil, err
 	}
-	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &bwrapProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
 			err = p.abandon(err)
 		}
 	}()
+	// The kernel takes as long for the groups as for the files: side by side.
+	var grouping sync.WaitGroup
+	var groupErr error
+	grouping.Go(func() { p.group, groupErr = b.cgroups.make(spec.Replica, spec.Execution) })
 	files, err := p.open(command)
+	grouping.Wait()
 	defer files.close()
-	if err != nil {
+	if err = cmp.Or(err, groupErr); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:noctx // a context would kill without grace
@@ -129,7 +151,7 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	if b.closed {
 		return run.Errorf(run.Unavailable, "%w", errClosed)
 	}
-	if err := b.starter.start(cmd); err != nil {
+	if err := b.starter.startIn(cmd, p.group); err != nil {
 		return fmt.Errorf("starting bubblewrap: %w", err)
 	}
 	p.watch(cmd)
@@ -137,16 +159,30 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	return nil
 }
 
+// leave forgets a process that has ended, and removes its control group. That
+// is empty and holds nothing: nobody waits for it but Close.
 func (b *Bubblewrap) leave(p *bwrapProcess) {
+	remove := func() {
+		if !p.group.remove() {
+			b.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
+		}
+	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.live, p)
+	closed := b.closed
+	if !closed {
+		b.removals.Go(remove)
+	}
+	b.mu.Unlock()
+	if closed {
+		remove()
+	}
 }
 
 // own gives a workspace to the sandbox's user: files that the server has put
 // there belong to root and could not be changed. It happens once, when the
 // folder changes hands.
-func (b *Bubblewrap) own(workspace string) error {
+func (b *Bubblewrap) own(ctx context.Context, workspace string) error {
 	info, err := os.Lstat(workspace)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -160,12 +196,7 @@ func (b *Bubblewrap) own(workspace string) error {
 	if !b.root || !ok || int(st.Uid) == b.uid {
 		return nil
 	}
-	root, err := os.OpenRoot(workspace)
-	if err != nil {
-		return fmt.Errorf("opening the workspace: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // opened for reading
-	if err := chownTree(root, b.uid); err != nil {
+	if err := chownTree(ctx, workspace, b.uid); err != nil {
 		return fmt.Errorf("giving the workspace to user id %d: %w", b.uid, err)
 	}
 	return nil

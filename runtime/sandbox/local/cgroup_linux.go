@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -25,51 +27,99 @@ type cgroups struct {
 const cgroupRoot = "/sys/fs/cgroup"
 
 // findCgroups tells which limits can be enforced by the kernel for a whole tree.
-func findCgroups() *cgroups {
+// root is where control groups are mounted, self lists those of this process.
+func findCgroups(root, self string, uid int) *cgroups {
 	c := &cgroups{v1: map[string]string{}}
-	data, err := os.ReadFile("/proc/self/cgroup")
+	data, err := os.ReadFile(self)
 	if err != nil {
 		return c
 	}
+	own := ""
 	for line := range strings.Lines(string(data)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 {
 			continue
 		}
+		if f[0] == "0" && f[1] == "" {
+			own = f[2]
+		}
 		for name := range strings.SplitSeq(f[1], ",") {
-			dir := filepath.Join(cgroupRoot, name, f[2])
+			dir := filepath.Join(root, name, f[2])
 			if (name == "memory" || name == "pids" || name == "cpu") && canMake(dir) {
 				c.v1[name] = dir
 				c.have = append(c.have, name)
 			}
 		}
 	}
-	if len(c.have) == 0 {
-		c.findV2()
+	if len(c.have) == 0 && own != "" {
+		c.findV2(root, own, uid)
 	}
 	slices.Sort(c.have)
 	return c
 }
 
-// findV2 makes one group for all sandboxes below the root: a group that holds
-// processes, as the server's own does, may not have limited children.
-func (c *cgroups) findV2() {
-	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err != nil || os.Geteuid() != 0 {
+// findV2 looks for a place of version 2 in which groups can be made: for root
+// one below the root group, for another user the group that was handed to the
+// server (Delegate=yes). A group that holds processes may not have limited
+// children, so the server moves into one of its own.
+func (c *cgroups) findV2(root, own string, uid int) {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		return
 	}
-	dir := filepath.Join(cgroupRoot, "weir")
+	top := root
+	if uid != 0 {
+		top = filepath.Join(root, own)
+	}
+	dir := filepath.Join(top, "weir")
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the kernel's own mode for groups
 		return
 	}
+	if uid != 0 {
+		if err := moveServer(top); err != nil {
+			_ = os.Remove(dir)
+			return
+		}
+	}
 	for _, name := range []string{"memory", "pids", "cpu"} {
-		_ = writeFile(filepath.Join(cgroupRoot, "cgroup.subtree_control"), "+"+name)
+		_ = writeFile(filepath.Join(top, "cgroup.subtree_control"), "+"+name)
 		if writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+name) == nil {
 			c.have = append(c.have, name)
 		}
 	}
-	if len(c.have) > 0 {
-		c.v2 = dir
+	if len(c.have) == 0 {
+		_ = os.Remove(dir) // refused while another server uses it
+		return
 	}
+	c.v2 = dir
+}
+
+// moveServer moves every process of a group into a child of it.
+func moveServer(top string) error {
+	dir := filepath.Join(top, "server")
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the kernel's own mode for groups
+		return fmt.Errorf("making the server's control group: %w", err)
+	}
+	data, err := os.ReadFile(filepath.Join(top, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("reading the control group: %w", err)
+	}
+	for _, pid := range strings.Fields(string(data)) {
+		if err := writeFile(filepath.Join(dir, "cgroup.procs"), pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("moving process %s into the server's control group: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// label names what enforces limits.
+func (c *cgroups) label() string {
+	switch {
+	case len(c.have) == 0:
+		return "none"
+	case c.v2 != "":
+		return "control group, version 2 (experimental)"
+	}
+	return "control group, version 1"
 }
 
 // canMake tries it: a read-only mount or a missing right shows only then.
@@ -84,7 +134,10 @@ func canMake(dir string) bool {
 func (c *cgroups) has(controller string) bool { return slices.Contains(c.have, controller) }
 
 // group is the control group of one execution; nil has no limit.
-type group struct{ dirs map[string]string } // controller, or "" for version 2: folder
+type group struct {
+	dirs map[string]string // controller, or "" for version 2: folder
+	home map[string]string // version 1: the server's own groups
+}
 
 // groupPrefix begins the name of every group of a replica.
 func groupPrefix(replica string) string {
@@ -96,13 +149,13 @@ func groupPrefix(replica string) string {
 	}, replica) + "-"
 }
 
-// make makes the group of an execution with its limits.
-func (c *cgroups) make(replica string, id run.ExecutionID, l sandbox.Limits) (*group, error) {
+// make makes the group of an execution, without limits yet.
+func (c *cgroups) make(replica string, id run.ExecutionID) (*group, error) {
 	if len(c.have) == 0 {
 		return nil, nil
 	}
 	name := groupPrefix(replica) + string(id)
-	g := &group{dirs: map[string]string{}}
+	g := &group{dirs: map[string]string{}, home: c.v1}
 	if c.v2 != "" {
 		g.dirs[""] = filepath.Join(c.v2, name)
 	}
@@ -115,18 +168,18 @@ func (c *cgroups) make(replica string, id run.ExecutionID, l sandbox.Limits) (*g
 			return nil, fmt.Errorf("making the control group %s: %w", dir, err)
 		}
 	}
-	if err := c.limit(g, l); err != nil {
-		g.remove()
-		return nil, err
-	}
 	return g, nil
 }
 
-func (c *cgroups) limit(g *group, l sandbox.Limits) error {
+// limit sets the limits of the named controllers, as far as they are in force.
+func (c *cgroups) limit(g *group, l sandbox.Limits, controllers ...string) error {
+	if g == nil {
+		return nil
+	}
 	type setting struct{ controller, file, value string }
 	var all []setting
 	memory := strconv.FormatInt(l.MemoryMiB<<20, 10)
-	pids := strconv.FormatInt(l.PIDs+1, 10) // the namespace's own first process counts too
+	pids := strconv.FormatInt(l.PIDs+2, 10) // bubblewrap and the namespace's first process count too
 	quota := max(int64(l.CPUs*100_000), 1000)
 	if c.v2 != "" {
 		all = []setting{
@@ -151,7 +204,7 @@ func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 			dir = g.dirs[""]
 		}
 		wanted := (s.controller == "memory" && l.MemoryMiB > 0) || (s.controller == "pids" && l.PIDs > 0) || (s.controller == "cpu" && l.CPUs > 0)
-		if !wanted || !c.has(s.controller) || dir == "" {
+		if !wanted || !slices.Contains(controllers, s.controller) || !c.has(s.controller) || dir == "" {
 			continue
 		}
 		err := writeFile(filepath.Join(dir, s.file), s.value)
@@ -165,17 +218,65 @@ func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 	return nil
 }
 
-// join moves a process into the group.
-func (g *group) join(pid int) error {
+// startIn starts cmd as a member of the group, so that it never was outside. It
+// runs on a thread of its own: on version 1 the thread enters the group, gives
+// its membership to its child and goes home. A thread that moves itself takes
+// no lock of the whole system; moving another process waits for all processors,
+// which takes milliseconds. On version 2 the kernel makes the child in the group.
+func (g *group) startIn(cmd *exec.Cmd) error {
 	if g == nil {
-		return nil
+		return cmd.Start()
 	}
-	for _, dir := range g.dirs {
-		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("moving process %d into its control group: %w", pid, err)
+	if dir := g.dirs[""]; dir != "" {
+		f, err := os.Open(dir)
+		if err != nil {
+			return fmt.Errorf("opening the control group: %w", err)
+		}
+		defer f.Close() //nolint:errcheck // opened for reading
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
+		return cmd.Start()
+	}
+	if err := enter(g.dirs); err != nil {
+		return err
+	}
+	return cmd.Start()
+}
+
+// leave takes the thread home that has started a command in the group.
+func (g *group) leave() {
+	if g != nil {
+		_ = enter(g.home) // then the group stays until the next start; its removal reports it
+	}
+}
+
+// enter moves the calling thread into groups of version 1.
+func enter(dirs map[string]string) error {
+	for _, dir := range dirs {
+		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil {
+			return fmt.Errorf("entering the control group %s: %w", dir, err)
 		}
 	}
 	return nil
+}
+
+// members gives the processes in the group; ok is false without one.
+func (g *group) members() (pids []int, ok bool) {
+	if g == nil {
+		return nil, false
+	}
+	for _, dir := range g.dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, word := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return pids, true
+	}
+	return nil, false
 }
 
 // oomKills counts the processes that the kernel killed for memory.
@@ -209,17 +310,22 @@ func (g *group) remove() bool {
 	}
 	ok := true
 	for _, dir := range g.dirs {
-		var err error
-		for end := time.Now().Add(time.Second); ; {
-			err = os.Remove(dir)
-			if err == nil || errors.Is(err, os.ErrNotExist) || time.Now().After(end) {
-				break
-			}
-			<-time.After(2 * time.Millisecond)
-		}
-		ok = ok && (err == nil || errors.Is(err, os.ErrNotExist))
+		ok = removeGroup(dir) && ok
 	}
 	return ok
+}
+
+func removeGroup(dir string) bool {
+	for end := time.Now().Add(time.Second); ; {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		<-time.After(2 * time.Millisecond)
+	}
 }
 
 // sweep removes the empty groups that an earlier process of the replica left.
@@ -234,7 +340,7 @@ func (c *cgroups) sweep(replica string) {
 	for _, dir := range dirs {
 		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix(replica)+"exe_*"))
 		for _, d := range left {
-			_ = os.Remove(d) // refused by the kernel while a process is in it
+			removeGroup(d) // refused by the kernel while a process is in it
 		}
 	}
 }

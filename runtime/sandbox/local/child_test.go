@@ -206,3 +206,39 @@ func exactStatus() bool {
 	_, _ = fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
 	return major > 6 || (major == 6 && minor >= 15)
 }
+
+// childTests are what a server that is no root must hold as well.
+const childTests = "^(TestRedTeam.*|TestTheDiskLimit.*|TestTheLabelOfPlainIsTrue|TestClosedFoldersStayClosed|TestCases|TestNothingOfTheHostCanBeChanged)$"
+
+// asOrdinaryUser is set in the process that runs childTests.
+const asOrdinaryUser = "WEIR_TEST_ORDINARY_USER"
+
+// TestAsAnOrdinaryUser runs the tests of the isolation again as a server
+// without root: its sandboxes have its own user id, and no control groups.
+func TestAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	bubblewrap(t)
+	if os.Geteuid() != 0 {
+		t.Log("this whole suite runs without root")
+		return
+	}
+	// No folder is named: the way to this one may be closed to that user.
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", childTests, "-test.timeout", "5m", "-test.v")
+	cmd.Env = append(os.Environ(), asOrdinaryUser+"=1", "HOME=/", "TMPDIR=/tmp")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61999, Gid: 61999, Groups: []uint32{}}}
+	out, err := cmd.CombinedOutput()
+	if n := bytes.Count(out, []byte("--- PASS: ")); err != nil || n < 80 {
+		t.Errorf("%v, %d tests passed:\n%s", err, n, failures(out))
+	}
+}
+
+// failures gives the lines of a test's output that say what went wrong.
+func failures(out []byte) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "=== ") && !strings.Contains(line, "--- PASS") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

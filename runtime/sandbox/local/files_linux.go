@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/weirhq/weir/helpers"
@@ -15,6 +16,7 @@ type childFiles struct {
 	argv           []string
 	extra          []*os.File
 	stdout, stderr *os.File
+	shared         *os.File // is the backend's to close
 }
 
 func (f *childFiles) close() {
@@ -22,7 +24,7 @@ func (f *childFiles) close() {
 		return
 	}
 	for _, x := range append(f.extra, f.stdout, f.stderr) {
-		if x != nil {
+		if x != nil && x != f.shared {
 			_ = x.Close()
 		}
 	}
@@ -36,13 +38,10 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	if err := checkStrings(env, command); err != nil {
 		return f, err
 	}
-	plain, odd := oddEnv(env)
-	have := p.backend.cgroups
-	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@" 5<&- 6>&-`
-	if len(script) >= maxEnvString {
-		return f, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
+	plain, first, err := p.firstProgram(env, command)
+	if err != nil {
+		return f, err
 	}
-	var err error
 	pipe := func(ours **os.File, read bool) *os.File {
 		r, w, e := os.Pipe()
 		if e != nil {
@@ -68,6 +67,10 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		nil, pipe(&p.status, true), pipe(&p.release, false), pipe(&p.verdict, true),
 		data("passwd", []byte(passwd)), data("group", []byte(groups)),
 	}
+	if p.stub != nil {
+		f.shared = p.stub
+		f.extra = append(f.extra, f.shared) // 9
+	}
 	add := func(name string, b []byte) {
 		fd[name] = 3 + len(f.extra)
 		f.extra = append(f.extra, data(name, b))
@@ -92,6 +95,23 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		// A program may open /dev/stdout, which asks for the right to the pipe.
 		err = errors.Join(f.stdout.Chown(p.backend.uid, p.backend.uid), f.stderr.Chown(p.backend.uid, p.backend.uid))
 	}
-	f.argv = append([]string{"--args", strconv.Itoa(fd["args"]), "--", "/bin/sh", "-c", script, "weir"}, command...)
+	f.argv = append(append([]string{"--args", strconv.Itoa(fd["args"]), "--"}, first...), command...)
 	return f, err
+}
+
+// firstProgram gives the words before the command, of the program that becomes
+// it once it is let go, and the variables that bubblewrap sets for it.
+func (p *bwrapProcess) firstProgram(env []run.EnvVar, command []string) (plain []run.EnvVar, words []string, err error) {
+	own := func(e run.EnvVar) bool { return e.Name == "PWD" } // bubblewrap sets its own
+	if stub := p.backend.stub.Load(); stub != nil && !slices.ContainsFunc(env, own) {
+		p.stub = stub
+		return env, slices.Concat([]string{stubPath}, candidates(command[0], env), []string{""}), nil
+	}
+	plain, odd := oddEnv(env)
+	have := p.backend.cgroups
+	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@"`
+	if len(script) >= maxEnvString {
+		return nil, nil, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
+	}
+	return plain, []string{"/bin/sh", "-c", script, "weir"}, nil
 }

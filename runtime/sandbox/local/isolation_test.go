@@ -290,18 +290,15 @@ func TestLimitsAreInForce(t *testing.T) {
 	b := bubblewrap(t)
 	s := python(t, `
 import resource, os, shutil
-print(resource.getrlimit(resource.RLIMIT_CORE)[0], resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20)
+print(set(resource.getrlimit(resource.RLIMIT_CORE)) <= {0, 1}, resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20)
 print(shutil.disk_usage("/dev/shm").total >> 20, shutil.disk_usage("/tmp").total >> 20)
 `)
 	s.Limits.MemoryMiB, s.Limits.DiskMiB = 256, 50
-	if out := runsPython(t, b, s); out != "0 50\n64 50\n" {
+	if out := runsPython(t, b, s); out != "True 50\n64 50\n" {
 		t.Errorf("limits %q", out)
 	}
-	for _, c := range []string{"memory", "pids"} {
-		left, err := filepath.Glob("/sys/fs/cgroup/" + c + "/weir-test-" + string(s.Execution))
-		if err != nil || len(left) > 0 {
-			t.Errorf("control groups left: %v %v", left, err)
-		}
+	if left := leftIn(t, s.Execution); left != "" {
+		t.Errorf("left of it: %s", left)
 	}
 }
 
@@ -364,44 +361,5 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	}
 	if _, err := proc.Wait(); err != nil {
 		t.Error(err)
-	}
-}
-
-// The words are bubblewrap's own, from systems that this test does not have.
-func TestProbeKnowsTheRemedies(t *testing.T) {
-	t.Parallel()
-	dir := workspace(t)
-	for words, remedy := range map[string]string{
-		"bwrap: setting up uid map: Permission denied":                                                             "bwrap-userns-restrict",
-		"bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted":                                             "bwrap-userns-restrict",
-		"bwrap: No permissions to create new namespace, likely because the kernel...":                              "docker or modal",
-		"bwrap: Can't mount proc on /newroot/proc: Operation not permitted":                                        "masks /proc",
-		"bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)": "another sandbox",
-	} {
-		fake := filepath.Join(dir, "bwrap")
-		script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo bubblewrap 0.8.0; exit; fi\ncat >&2 <<'END'\n" + words + "\nEND\nexit 1\n"
-		if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		b := local.NewBubblewrap(local.Options{Bwrap: fake})
-		st := b.Probe(t.Context())
-		if st.Available || !strings.Contains(st.Reason, remedy) || !strings.Contains(st.Reason, strings.TrimPrefix(words, "bwrap: ")) {
-			t.Errorf("%s: %+v", words, st)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	old := filepath.Join(dir, "old")
-	if err := os.WriteFile(old, []byte("#!/bin/sh\necho bubblewrap 0.6.1\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	b := local.NewBubblewrap(local.Options{Bwrap: old})
-	defer func() { _ = b.Close() }()
-	if st := b.Probe(t.Context()); st.Available || !strings.Contains(st.Reason, "0.6.1 is too old") {
-		t.Errorf("status %+v", st)
 	}
 }

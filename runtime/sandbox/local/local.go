@@ -9,7 +9,7 @@
 // under a dedicated user id.
 //
 // Plain promises only to end the processes that it finds by session, group and
-// label. Everything it starts is labelled UNSANDBOXED.
+// label, and, on Linux, to watch the size of the workspace. Everything it starts is labelled UNSANDBOXED.
 package local
 
 import (
@@ -41,6 +41,9 @@ type Options struct {
 	// written when the first one starts. "" makes a temporary folder, which Close
 	// removes. Bubblewrap brings the files into each sandbox and needs no folder.
 	Helpers string
+	// Place is a folder below which workspaces will lie: the probe makes its own
+	// there. "" is the system's folder for temporary files.
+	Place string
 	// Log takes what no caller is told: what the clean-up could not remove.
 	Log *slog.Logger
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const plainDisk = ""
+
 // plainAttr makes the command lead a session of its own and die with the server.
 func plainAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -35,6 +37,16 @@ func reapExited(cmd *exec.Cmd) { _ = cmd.Wait() } // the status stands in its st
 func killTree(_ int, execution string, limit time.Duration) []int {
 	_, alive := killLabelled(context.Background(), limit, labelExecution+"="+execution+"\x00")
 	return alive
+}
+
+// DiskUse implements sandbox.DiskMeter.
+func (p *plainProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
+	return p.meter.use(ctx, limit, 0, func() []int {
+		if p.over.Load() {
+			return nil
+		}
+		return withLabel(labelExecution + "=" + string(p.spec.Execution) + "\x00")
+	})
 }
 
 // Reap implements sandbox.Backend.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ type Plain struct {
 	opts    Options
 	starter *starter
 	helpers helperFolder
+	disks   disks
 
 	mu     sync.Mutex
 	live   map[*plainProcess]struct{}
@@ -38,6 +40,12 @@ func NewPlain(o Options) *Plain {
 	return &Plain{opts: o, starter: newStarter(), helpers: helperFolder{path: o.Helpers}, live: map[*plainProcess]struct{}{}}
 }
 
+// plainReason names each guarantee of a sandbox that a plain process does not have.
+const plainReason = "UNSANDBOXED: a plain process with the server's rights. It can read and change the host's files, " +
+	"use the host's network, read the environment of other processes and end them, and make user namespaces; " +
+	"a daemon that leaves its group and clears its environment is left behind; processes are not counted and processor time is not limited; " +
+	"the memory limit holds for each process, so going over it is an ERROR and not OOM; the disk limit holds for the workspace and for each file only" + plainDisk
+
 // Name implements sandbox.Backend.
 func (b *Plain) Name() string { return "local" }
 
@@ -45,7 +53,7 @@ func (b *Plain) Name() string { return "local" }
 func (b *Plain) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{
 		Backend: b.Name(), Available: true, Isolation: Unsandboxed,
-		Reason: "UNSANDBOXED: a plain process with the server's rights; it can read what the server can, use the network and hide from being stopped; the memory and disk limits hold for each process and each file, process and cpu limits are not enforced",
+		Reason: plainReason,
 	}
 }
 
@@ -101,8 +109,12 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err != nil {
 		return nil, err
 	}
+	meter, err := b.disks.meter(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
 	env := b.env(spec, helpers)
-	p := &plainProcess{backend: b, spec: spec, exited: make(chan struct{})}
+	p := &plainProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{})}
 	command := spec.Command
 	if spec.Code != "" {
 		if command, err = p.writeCode(b.python()); err != nil {
@@ -179,12 +191,14 @@ type plainProcess struct {
 	backend        *Plain
 	spec           sandbox.Spec
 	started        sandbox.Started
+	meter          *meter
 	code           string // path of the Python file, relative to the workspace
 	stdout, stderr *os.File
 	cmd            *exec.Cmd
 	exited         chan struct{} // the command has ended
 	goneAt         time.Time     // valid once exited is closed
 	free           sync.Once
+	over           atomic.Bool // Wait has ended what was left
 }
 
 // writeCode puts Python code into the workspace's .weir folder.
@@ -300,6 +314,7 @@ func (p *plainProcess) Wait() (sandbox.Exit, error) {
 	case <-time.After(goneWait):
 		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
 	}
+	p.over.Store(true)
 	p.cleanUp()
 	if len(e.Survivors) == 0 {
 		e.SandboxGoneAt = time.Now()

@@ -2,26 +2,40 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-const noBwrap = "bubblewrap (bwrap) is not installed: install the package bubblewrap"
-
-// Probe implements sandbox.Backend: it makes a real sandbox and runs true in it.
+// Probe implements sandbox.Backend: it makes a real sandbox, where the
+// workspaces will lie, and runs true in it.
 func (b *Bubblewrap) Probe(ctx context.Context) sandbox.Status {
 	s := sandbox.Status{Backend: b.Name()}
-	if err := b.probe(ctx); err != nil {
+	version, err := b.probe(ctx)
+	if err != nil {
 		s.Reason = err.Error()
+		if !errors.As(err, &s.Problem) {
+			s.Problem = &sandbox.Problem{What: s.Reason, Meaning: noSandbox}
+		}
 	} else {
 		s.Available = true
-		s.Reason = b.caveat()
+		s.Limits, s.Caveats = b.limits()
+		words := make([]string, len(s.Caveats))
+		for i, c := range s.Caveats {
+			words[i] = c.What
+		}
+		s.Reason = strings.Join(words, "; ")
+	}
+	if b.opts.Bwrap != "" {
+		s.Detail = fmt.Sprintf("%s at %s, as user id %d", version, b.opts.Bwrap, b.user())
 	}
 	b.mu.Lock()
 	b.status = &s
@@ -29,27 +43,55 @@ func (b *Bubblewrap) Probe(ctx context.Context) sandbox.Status {
 	return s
 }
 
-func (b *Bubblewrap) probe(ctx context.Context) error {
-	if b.opts.Bwrap == "" {
-		return run.Errorf(run.Unavailable, noBwrap)
+// user is the id that commands run as, seen from outside.
+func (b *Bubblewrap) user() int {
+	if b.root {
+		return b.uid
 	}
+	return os.Geteuid()
+}
+
+func (b *Bubblewrap) probe(ctx context.Context) (version string, err error) {
+	if b.opts.Bwrap == "" {
+		return "", b.machine.noBwrap()
+	}
+	version = "bubblewrap"
 	if b.root && b.uid == 0 {
-		return run.Errorf(run.Unavailable, "a server that runs as root needs another user id for its sandboxes")
+		return version, run.Errorf(run.Unavailable, "a server that runs as root needs another user id for its sandboxes")
 	}
 	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output()
 	if err != nil {
-		return run.Errorf(run.Unavailable, "%s --version failed: %w", b.opts.Bwrap, err)
+		return version, &sandbox.Problem{
+			What:    fmt.Sprintf("%s cannot be executed (--version: %v)", b.opts.Bwrap, err),
+			Meaning: noSandbox, Remedy: b.machine.install("bubblewrap"),
+		}
 	}
-	if v := strings.TrimSpace(string(out)); !atLeast(v, 0, 8) {
-		return run.Errorf(run.Unavailable, "%s is too old: 0.8 or newer is needed (--disable-userns)", v)
+	version = strings.TrimSpace(string(out))
+	if !atLeast(version, 0, 8) {
+		return version, b.machine.tooOld(version)
 	}
-	dir, err := os.MkdirTemp("", "weir-probe-")
+	dir, err := os.MkdirTemp(b.opts.Place, "weir-probe-")
 	if err != nil {
-		return fmt.Errorf("making a folder for the probe: %w", err)
+		return version, fmt.Errorf("making a folder for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a folder without files
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
+	if err = b.try(ctx, dir); err == nil || b.stub.Load() == nil {
+		return version, err
+	}
+	// The small program may be what this machine does not take.
+	small := b.stub.Swap(nil)
+	if again := b.try(ctx, dir); again != nil {
+		b.stub.Store(small)
+		return version, err
+	}
+	b.opts.log().Info("Sandboxes start through the shell, which takes longer", "reason", err)
+	return version, small.Close()
+}
+
+// try makes one sandbox.
+func (b *Bubblewrap) try(ctx context.Context, dir string) error {
 	p, err := b.start(ctx, sandbox.Spec{
 		Execution: run.NewExecutionID(), Command: []string{"true"}, Workspace: dir,
 		Limits: sandbox.Limits{MemoryMiB: 64, PIDs: 16, CPUs: 1, DiskMiB: 16},
@@ -71,26 +113,82 @@ func (b *Bubblewrap) probe(ctx context.Context) error {
 	return nil
 }
 
-// caveat says what an available sandbox does not do here.
-func (b *Bubblewrap) caveat() string {
-	var all []string
-	if !b.cgroups.has("memory") {
-		all = append(all, "the memory limit holds for each process, not for all together (no memory control group)")
+// limits tells which limits hold here and how, and what does not.
+func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
+	groups := b.cgroups.label()
+	remedy := "run weir as root, or with a control group of its own: systemd-run --user --scope -p Delegate=yes weir serve"
+	switch {
+	case b.machine.container:
+		remedy = "start the container, as root, with the control groups: docker run -v /sys/fs/cgroup:/sys/fs/cgroup"
+	case b.root:
+		remedy = "mount the control groups: a system with systemd does at its start"
 	}
-	if !b.cgroups.has("pids") {
-		all = append(all, "the process limit is a resource limit of the user (no pids control group)")
+	for _, l := range []struct{ name, controller, soft, weak string }{
+		{"memory", "memory", "a resource limit of each process", "the memory limit holds for each process, not for all together, and not for memory that processes share (no memory control group)"},
+		{"processes", "pids", "a resource limit of the user", "the process limit is a resource limit of the user (no pids control group)"},
+		{"cpu", "cpu", "not enforced", "the cpu limit is not enforced (no cpu control group)"},
+	} {
+		if b.cgroups.has(l.controller) {
+			all = append(all, sandbox.Limit{Name: l.name, Hard: true, How: groups})
+			continue
+		}
+		all = append(all, sandbox.Limit{Name: l.name, How: l.soft})
+		caveats = append(caveats, sandbox.Problem{What: l.weak, Meaning: "one command can slow or starve the others", Remedy: remedy})
 	}
-	if !b.cgroups.has("cpu") {
-		all = append(all, "the cpu limit is not enforced (no cpu control group)")
-	}
-	all = append(all, "the disk limit holds for each file of the workspace, and for /tmp")
+	all = append(all, sandbox.Limit{Name: "disk", How: "of the workspace, measured again and again; of each file of it, and of /tmp"})
+	caveats = append(caveats, sandbox.Problem{What: "the disk limit is exact for each file; the whole workspace can grow over it by what is written in a quarter of a second (5 s when it holds very many files) before everything is killed"})
 	if auditArch == 0 {
-		all = append(all, "no system call filter for this processor")
+		caveats = append(caveats, sandbox.Problem{What: "no system call filter for this processor", Meaning: "commands can use all system calls that their namespaces allow"})
 	}
 	if b.host.python == "" {
-		all = append(all, "no python3 was found: only commands can run")
+		caveats = append(caveats, *b.machine.noPython())
 	}
-	return strings.Join(all, "; ")
+	return all, caveats
+}
+
+// unreachable says why the sandbox's user does not get to a workspace: which
+// folders above it are closed to others.
+func (b *Bubblewrap) unreachable(workspace string) *sandbox.Problem {
+	what, place := "the workspace "+workspace, filepath.Dir(workspace)
+	if place == b.opts.Place {
+		what = "the data folder " + place
+	}
+	p := &sandbox.Problem{
+		What:      fmt.Sprintf("user id %d cannot reach %s", b.uid, what),
+		Meaning:   "a server that runs as root starts commands as that user, who must be able to pass through the folders above, as the mode 0711 lets",
+		Misplaced: true,
+	}
+	var closed []string // from the root down
+	for dir := place; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && !b.passes(info) {
+			closed = append([]string{dir}, closed...)
+			p.What = fmt.Sprintf("user id %d cannot reach %s: %s has the mode %04o", b.uid, what, dir, info.Mode().Perm())
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	switch {
+	case len(closed) == 0:
+	case closed[0] == "/root": // is closed for good reasons
+		p.Remedy = "weir serve --data /var/lib/weir"
+	default:
+		p.Remedy = "chmod a+x " + strings.Join(closed, " ")
+	}
+	return p
+}
+
+// passes tells whether the mode of a folder lets the sandbox's user through.
+func (b *Bubblewrap) passes(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	bit := os.FileMode(0o001)
+	switch {
+	case ok && int(st.Uid) == b.uid:
+		bit = 0o100
+	case ok && int(st.Gid) == b.uid:
+		bit = 0o010
+	}
+	return info.Mode().Perm()&bit != 0
 }
 
 // atLeast compares the words of bwrap --version ("bubblewrap 0.8.0").
@@ -106,30 +204,4 @@ func atLeast(version string, major, minor int) bool {
 	a, err1 := strconv.Atoi(n[0])
 	b, err2 := strconv.Atoi(n[1])
 	return err1 == nil && err2 == nil && (a > major || (a == major && b >= minor))
-}
-
-// remedy adds to bubblewrap's words what helps.
-func remedy(words, workspace string, b *Bubblewrap) string {
-	help := ""
-	switch {
-	case strings.Contains(words, "setting up uid map: Permission denied"), strings.Contains(words, "Failed RTM_NEWADDR"):
-		help = "the system's AppArmor forbids user namespaces: load the profile /usr/share/apparmor/extra-profiles/bwrap-userns-restrict " +
-			"(Ubuntu 24.04: package apparmor-profiles), or one with the rule userns for " + b.opts.Bwrap +
-			"; the blunt way is sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-	case strings.Contains(words, "No permissions to create new namespace"), strings.Contains(words, "Creating new namespace failed: Operation not permitted"):
-		help = "this container or kernel forbids user namespaces: use the docker or modal backend here, or allow them (sysctl kernel.unprivileged_userns_clone=1)"
-	case strings.Contains(words, "Can't mount proc on"):
-		help = "the container masks /proc: use the docker or modal backend here"
-	case strings.Contains(words, "nesting depth or"), strings.Contains(words, "No space left on device"):
-		help = "this is inside of another sandbox that forbids user namespaces, or sysctl user.max_user_namespaces is too small"
-	case strings.Contains(words, "Unknown option"):
-		help = "bubblewrap is too old: 0.8 or newer is needed"
-	case strings.Contains(words, "Can't find source path "+workspace):
-		help = fmt.Sprintf("user id %d cannot reach the workspace: the folders above it need the mode 0711 (chmod a+x)", b.uid)
-	}
-	words = strings.TrimPrefix(words, "bwrap: ")
-	if help == "" {
-		return words
-	}
-	return words + " - " + help
 }

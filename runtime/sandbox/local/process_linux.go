@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,12 +36,15 @@ type bwrapProcess struct {
 	backend *Bubblewrap
 	spec    sandbox.Spec
 	started sandbox.Started
+	meter   *meter
 
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
 	first, command                           *pidfd
+	child                                    int    // process id of first
 	namespace                                uint64 // inode of its process namespace
 	group                                    *group
+	stub                                     *os.File // the small program, if that becomes the command and not the shell
 
 	exited chan struct{} // bubblewrap has ended and was reaped
 	goneAt time.Time     // valid once exited is closed
@@ -71,7 +75,17 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 		}
 	})
 	defer stop()
+	// Beside bubblewrap's own work. The count of processes comes last: the
+	// server's thread may still be in the group.
+	if err := p.backend.cgroups.limit(p.group, p.spec.Limits, "memory", "cpu"); err != nil {
+		return err
+	}
+	// The small program or the shell says that all is made; what bubblewrap has
+	// said before is there then.
 	verdicts := bufio.NewReader(p.verdict)
+	if word, err := verdicts.ReadByte(); err != nil || word != 'r' {
+		return p.explain(ctx, err)
+	}
 	var info struct {
 		Child     int    `json:"child-pid"`
 		Namespace uint64 `json:"pid-namespace"`
@@ -86,11 +100,8 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	p.namespace = info.Namespace
+	p.child, p.namespace = info.Child, info.Namespace
 	if p.first, err = openPidfd(info.Child); err != nil {
-		return p.explain(ctx, err)
-	}
-	if word, err := verdicts.ReadString('\n'); err != nil || word != "ready\n" {
 		return p.explain(ctx, err)
 	}
 	pid, err := onlyChild(info.Child)
@@ -100,31 +111,46 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if p.command, err = openPidfd(pid); err != nil {
 		return p.explain(ctx, err)
 	}
-	if err := p.restrict(info.Child, pid); err != nil {
+	if err := p.backend.cgroups.limit(p.group, p.spec.Limits, "pids"); err != nil {
 		return err
 	}
-	if _, err := p.release.WriteString("go\n"); err != nil {
+	if _, err := p.release.Write(p.goAhead()); err != nil {
 		return p.explain(ctx, err)
-	}
-	word, err := verdicts.ReadString('\n')
-	if err != nil {
-		return p.explain(ctx, err)
-	}
-	name := p.spec.Command
-	switch {
-	case word == "ok\n":
-	case word == "missing\n" && len(name) > 0:
-		return run.Errorf(run.Invalid, "command not found: %s (inside of the sandbox, PATH is %s)", name[0], sandboxPath)
-	case word == "denied\n" && len(name) > 0:
-		return run.Errorf(run.Invalid, "command is not an executable file: %s", name[0])
-	default:
-		return run.Errorf(run.Unavailable, "python3 cannot be executed inside of the sandbox (%s)", p.backend.host.python)
 	}
 	// The end of the channel is the moment of the exec.
-	if _, err := verdicts.ReadByte(); !errors.Is(err, io.EOF) {
+	errno, err := verdicts.ReadByte()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
 		return p.explain(ctx, err)
 	}
-	return nil
+	return p.refused(syscall.Errno(errno))
+}
+
+// goAhead is what lets a waiting command go: to the small program the limits
+// of each process, which the shell has in its script.
+func (p *bwrapProcess) goAhead() []byte {
+	if p.stub == nil {
+		return []byte("\n")
+	}
+	have := p.backend.cgroups
+	return rlimits(p.spec.Limits, !have.has("memory"), !have.has("pids"))
+}
+
+// refused says why the command could not be executed.
+func (p *bwrapProcess) refused(why syscall.Errno) error {
+	switch {
+	case why == noLimit:
+		return run.Errorf(run.Unavailable, "the resource limits of the command could not be set")
+	case len(p.spec.Command) == 0:
+		return run.Errorf(run.Unavailable, "python3 cannot be executed inside of the sandbox (%s: %w)", p.backend.host.python, why)
+	case why == unix.ENOENT || why == unix.ENOTDIR:
+		return run.Errorf(run.Invalid, "command not found: %s (inside of the sandbox, PATH is %s)", p.spec.Command[0], pathOf(sandboxEnv(p.spec)))
+	case why == unix.EACCES:
+		return run.Errorf(run.Invalid, "command is not an executable file: %s", p.spec.Command[0])
+	}
+	return run.Errorf(run.Invalid, "command cannot be executed: %s: %w", p.spec.Command[0], why)
 }
 
 // onlyChild gives the command's process, the one child of the namespace's first.
@@ -139,20 +165,6 @@ func onlyChild(pid int) (int, error) {
 	return found[0], nil
 }
 
-// restrict puts a command that waits to be let go under the limits of its group.
-func (p *bwrapProcess) restrict(first, command int) error {
-	var err error
-	if p.group, err = p.backend.cgroups.make(p.spec.Replica, p.spec.Execution, p.spec.Limits); err != nil {
-		return err
-	}
-	for _, pid := range []int{first, command} {
-		if err := p.group.join(pid); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // explain says why a start failed, as far as bubblewrap's own words tell.
 func (p *bwrapProcess) explain(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
@@ -165,7 +177,7 @@ func (p *bwrapProcess) explain(ctx context.Context, cause error) error {
 	_ = p.stderr.SetReadDeadline(time.Now().Add(time.Second))
 	words, _ := io.ReadAll(io.LimitReader(p.stderr, 4<<10))
 	if text := strings.TrimSpace(string(words)); text != "" {
-		return run.Errorf(run.Unavailable, "the sandbox could not be made: %s", remedy(text, p.spec.Workspace, p.backend))
+		return run.Errorf(run.Unavailable, "the sandbox could not be made: %w", p.backend.diagnose(text, p.spec.Workspace))
 	}
 	if cause == nil {
 		cause = errors.New("it broke off")
@@ -184,6 +196,42 @@ func (p *bwrapProcess) Stderr() io.Reader { return p.stderr }
 
 // Exited implements sandbox.Process.
 func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
+
+// DiskUse implements sandbox.DiskMeter.
+func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
+	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, p.members)
+}
+
+// namesInMemory counts the files in /tmp and /dev/shm where no memory limit
+// does: their sizes are bounded, their number would be so by half the machine's
+// memory only.
+func (p *bwrapProcess) namesInMemory() int64 {
+	if p.backend.cgroups.has("memory") {
+		return 0
+	}
+	var n int64
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		var fs unix.Statfs_t
+		// Neither can be replaced: what is around them is read-only.
+		if unix.Statfs("/proc/"+strconv.Itoa(p.child)+"/root"+dir, &fs) == nil && fs.Files > fs.Ffree {
+			n += int64(fs.Files - fs.Ffree)
+		}
+	}
+	return n
+}
+
+// members gives the processes inside.
+func (p *bwrapProcess) members() []int {
+	select {
+	case <-p.exited:
+		return nil // its namespace has ended before it
+	default:
+	}
+	if pids, ok := p.group.members(); ok {
+		return pids
+	}
+	return inNamespace(p.namespace)
+}
 
 // Stop sends TERM to the command. bubblewrap itself would answer a TERM by
 // killing everything at once.
@@ -279,9 +327,6 @@ func (p *bwrapProcess) cleanUp() {
 		}
 		p.first.close()
 		p.command.close()
-		if !p.group.remove() {
-			p.backend.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
-		}
 		p.backend.leave(p)
 	})
 }

@@ -90,6 +90,17 @@ func killLabelled(ctx context.Context, limit time.Duration, want ...string) (kil
 	}
 }
 
+// withLabel gives the living processes with the labels.
+func withLabel(want ...string) []int {
+	var found []int
+	for _, pid := range allPIDs() {
+		if pid != os.Getpid() && labelled(pid, want...) && !zombie(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
 func anyLabelled(want ...string) bool {
 	for _, pid := range allPIDs() {
 		if pid != os.Getpid() && labelled(pid, want...) && !zombie(pid) {

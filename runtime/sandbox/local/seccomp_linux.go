@@ -20,8 +20,32 @@ var deniedCalls = [...]uint32{
 	unix.SYS_OPEN_BY_HANDLE_AT,
 	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
 	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_SYSLOG,
+	// A rule of Landlock keeps a deleted file on the disk, where no one can see it.
+	unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_ADD_RULE, unix.SYS_LANDLOCK_RESTRICT_SELF,
+	// The whole machine shares one small number of contexts.
+	unix.SYS_IO_SETUP,
+	unix.SYS_MEMFD_SECRET, unix.SYS_QUOTACTL_FD,
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
 }
+
+// deniedFlags are refused with EPERM when the bits of the mask in an argument
+// have this value. Only the argument's lower half counts, here and in the kernel.
+var deniedFlags = [...]struct {
+	call, arg, mask, value uint32
+}{
+	// Huge pages come out of a store of the machine that no memory limit counts.
+	{unix.SYS_MMAP, 3, unix.MAP_HUGETLB, unix.MAP_HUGETLB},
+	{unix.SYS_MEMFD_CREATE, 1, unix.MFD_HUGETLB, unix.MFD_HUGETLB},
+	{unix.SYS_SHMGET, 2, shmHugeTLB, shmHugeTLB},
+	// Typing into a terminal that somebody else reads.
+	{unix.SYS_IOCTL, 1, 0xffffffff, unix.TIOCSTI},
+	{unix.SYS_IOCTL, 1, 0xffffffff, tiocLinux},
+}
+
+const (
+	shmHugeTLB = 0o4000 // of <sys/shm.h>
+	tiocLinux  = 0x541c // of <asm-generic/ioctls.h>
+)
 
 // seccompFilter is the program in the kernel's form; empty on an architecture
 // that it is not written for.
@@ -34,8 +58,10 @@ func seccompFilter() []byte {
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		least = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 		ret   = unix.BPF_RET | unix.BPF_K
+		and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 
-		offsetNr, offsetArch = 0, 4 // in struct seccomp_data
+		// In struct seccomp_data; of an argument, its lower half.
+		offsetNr, offsetArch, offsetArgs = 0, 4, 16
 	)
 	program := []unix.SockFilter{
 		{Code: load, K: offsetArch},
@@ -52,6 +78,15 @@ func seccompFilter() []byte {
 		program = append(program,
 			unix.SockFilter{Code: equal, K: nr, Jf: 1},
 			unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+	}
+	for _, f := range deniedFlags {
+		program = append(program,
+			unix.SockFilter{Code: equal, K: f.call, Jf: 5},
+			unix.SockFilter{Code: load, K: offsetArgs + 8*f.arg},
+			unix.SockFilter{Code: and, K: f.mask},
+			unix.SockFilter{Code: equal, K: f.value, Jf: 1},
+			unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+			unix.SockFilter{Code: load, K: offsetNr})
 	}
 	program = append(program, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 	out := make([]byte, 0, 8*len(program))

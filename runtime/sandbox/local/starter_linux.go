@@ -2,9 +2,15 @@ package local
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 var errClosed = errors.New("the sandbox backend is closed")
@@ -20,8 +26,9 @@ type starter struct {
 }
 
 type job struct {
-	cmd *exec.Cmd
-	err chan error
+	cmd   *exec.Cmd
+	group *group
+	err   chan error
 }
 
 func newStarter() *starter {
@@ -31,7 +38,12 @@ func newStarter() *starter {
 		for {
 			select {
 			case j := <-s.jobs:
-				j.err <- j.cmd.Start()
+				if err := closeOnExec(); err != nil {
+					j.err <- err
+					continue
+				}
+				j.err <- j.group.startIn(j.cmd)
+				j.group.leave()
 			case <-s.closed:
 				return
 			}
@@ -40,9 +52,30 @@ func newStarter() *starter {
 	return s
 }
 
+// closeOnExec keeps every descriptor that a command does not name out of it: the
+// server may have got some from who started it, and libraries may open some,
+// that would go on to every child.
+func closeOnExec() error {
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fds, err := os.ReadDir("/proc/self/fd") // a kernel before 5.11
+		if err != nil {
+			return fmt.Errorf("listing the server's descriptors: %w", err)
+		}
+		for _, f := range fds {
+			if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+				unix.CloseOnExec(fd)
+			}
+		}
+	}
+	return nil
+}
+
 // start starts cmd and returns when it is running or has failed.
-func (s *starter) start(cmd *exec.Cmd) error {
-	j := job{cmd: cmd, err: make(chan error, 1)}
+func (s *starter) start(cmd *exec.Cmd) error { return s.startIn(cmd, nil) }
+
+// startIn starts cmd as a member of a control group; nil is the server's own.
+func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
+	j := job{cmd: cmd, group: g, err: make(chan error, 1)}
 	select {
 	case s.jobs <- j:
 		return <-j.err

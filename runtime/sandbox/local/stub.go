@@ -8,12 +8,13 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-// stub is the shell script that becomes the command. It says ready on
-// descriptor 6, waits for a line on descriptor 5 (its end means that the server
-// is gone) while the server puts the process into its control groups, tells
-// whether the command exists (ok, missing or denied: no exit code could) and is
-// then replaced by the command.
-const stub = `echo ready >&6
+// stub is the shell script that becomes the command where stubELF cannot. It
+// says that it is ready on descriptor 6, waits for a line on descriptor 5 (its
+// end means that the server is gone) while the server sets its limits, tells the
+// errno of a command that is missing or denied (no exit code could) and is then
+// replaced by the command. Redirections of that last exec would leave a copy of
+// the descriptors in it.
+const stub = `printf r >&6
 read -r weir_stub_go <&5 || exit 125
 weir_stub_file=
 case $1 in
@@ -28,9 +29,9 @@ case $1 in
 	done
 	;;
 esac
-if [ -z "$weir_stub_file" ]; then echo missing >&6; exit 127; fi
-if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then echo denied >&6; exit 126; fi
-echo ok >&6
+if [ -z "$weir_stub_file" ]; then printf '\002' >&6; exit 127; fi
+if [ -d "$weir_stub_file" ] || [ ! -x "$weir_stub_file" ]; then printf '\015' >&6; exit 126; fi
+exec 5<&- 6>&-
 `
 
 // execute is the shell's word for becoming the command. Variables that a shell

@@ -1,0 +1,172 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+const (
+	// entryBytes is what each name counts at least, so that a limit of bytes is
+	// one of files as well.
+	entryBytes = 4 << 10
+	// maxLinked bounds how many files with several names are remembered, to be
+	// counted once; beyond it each name counts in full.
+	maxLinked = 1 << 18
+	// blindLooks is how many looks in a row something must have been hidden until
+	// the free space of the file system decides. Descriptors on their way from one
+	// process to another are hidden for a moment, and space is lost to others, too.
+	blindLooks = 10
+	// unknownShare is the part of the limit that a file counts whose size the
+	// server may not ask for.
+	unknownShare = 64
+)
+
+// errEnough ends a walk that has found more than the limit.
+var errEnough = errors.New("over the limit")
+
+type fileID struct{ dev, ino uint64 }
+
+// disks measures workspaces, each by one walk at a time: several executions may
+// share one.
+type disks struct {
+	mu   sync.Mutex
+	busy map[string]*turn
+}
+
+type turn struct {
+	one   chan struct{} // holds something while somebody measures
+	users int
+}
+
+// take waits for the turn to measure a workspace; give gives it back.
+func (d *disks) take(ctx context.Context, workspace string) (give func(), err error) {
+	d.mu.Lock()
+	t := d.busy[workspace]
+	if t == nil {
+		t = &turn{one: make(chan struct{}, 1)}
+		if d.busy == nil {
+			d.busy = make(map[string]*turn)
+		}
+		d.busy[workspace] = t
+	}
+	t.users++
+	d.mu.Unlock()
+	leave := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(d.busy, workspace)
+		}
+	}
+	select {
+	case t.one <- struct{}{}:
+		return func() { <-t.one; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// meter measures the workspace of one execution.
+type meter struct {
+	disks     *disks
+	workspace string
+	free      int64 // bytes of the file system when the execution started
+	blind     int   // looks in a row that something was hidden from
+}
+
+// gauge is one measurement.
+type gauge struct {
+	limit, bytes int64
+	linked       map[fileID]struct{}
+	blind        bool // something was hidden
+}
+
+func (g *gauge) add(st *unix.Stat_t) error {
+	n := max(st.Blocks*512, entryBytes)
+	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		id := fileID{st.Dev, st.Ino}
+		if _, again := g.linked[id]; again {
+			n = entryBytes
+		} else if len(g.linked) < maxLinked {
+			g.linked[id] = struct{}{}
+		}
+	}
+	if g.bytes += n; g.bytes > g.limit {
+		return errEnough
+	}
+	return nil
+}
+
+// meter looks at a workspace before a command starts in it, and refuses one
+// that is over its limit already.
+func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
+	m := &meter{disks: d, workspace: spec.Workspace}
+	if spec.Limits.DiskMiB <= 0 {
+		return m, nil
+	}
+	m.free = freeBytes(m.workspace)
+	limit := spec.Limits.DiskMiB << 20
+	use, err := m.use(ctx, limit, 0, nil)
+	if err != nil {
+		return nil, fmt.Errorf("measuring the workspace: %w", err)
+	}
+	if use > limit {
+		return nil, run.Errorf(run.Invalid, "the workspace is over its disk limit before the command starts: %s; raise that, delete files of the workspace, or use a new session",
+			sandbox.DiskWords(use, limit))
+	}
+	return m, nil
+}
+
+// use gives the bytes on disk of what the workspace holds and of what these
+// processes keep, and those that are known already. Every name counts 4 KiB at least, a file with several names is
+// counted once. Counting ends over the limit.
+func (m *meter) use(ctx context.Context, limit, known int64, processes func() []int) (int64, error) {
+	give, err := m.disks.take(ctx, m.workspace)
+	if err != nil {
+		return 0, err
+	}
+	defer give()
+	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
+	var top unix.Stat_t
+	if err := unix.Lstat(m.workspace, &top); err != nil {
+		return 0, fmt.Errorf("looking at the workspace: %w", err)
+	}
+	t := &tree{ctx: ctx, reopen: os.Geteuid() != 0, visit: func(_ int, _ string, st *unix.Stat_t) error { return g.add(st) }}
+	err = g.add(&top)
+	if err == nil {
+		err = t.walk(m.workspace)
+	}
+	g.blind = t.blind && processes != nil
+	if err == nil && processes != nil {
+		err = g.addHeld(ctx, top.Dev, processes())
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		return 0, err
+	}
+	if m.blind++; !g.blind {
+		m.blind = 0
+	}
+	// What hides can only be over the limit if the file system has lost as much.
+	if m.blind >= blindLooks && m.free > 0 {
+		g.bytes = max(g.bytes, m.free-freeBytes(m.workspace))
+	}
+	return g.bytes, nil
+}
+
+// freeBytes gives what the file system of a path can still take; 0 when unknown.
+func freeBytes(path string) int64 {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return 0
+	}
+	return int64(fs.Bfree) * fs.Bsize
+}

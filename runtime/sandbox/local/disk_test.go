@@ -1,0 +1,155 @@
+//go:build linux
+
+package local_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+)
+
+// fills are ways to fill the disk past a limit of some MiB, file by file
+// within it. None ends by itself, so only the watcher ends it.
+var fills = map[string]string{
+	"ManyFiles": `
+i = 0
+while True:
+    open("f%d" % i, "wb").write(quarter); i += 1; time.sleep(0.005)`,
+	"EmptyFiles": `
+i = 0
+while True:
+    open("\n\xff%d" % i, "wb").close(); i += 1`,
+	"EmptyFolders": `
+i = 0
+while True:
+    os.mkdir("d%d" % i); i += 1`,
+	"Deep": `
+while True:
+    os.mkdir("d"); os.chdir("d")`,
+	"Symlinks": `
+i = 0
+while True:
+    os.symlink("/etc/passwd", "l%d" % i); i += 1`,
+	"FIFOs": `
+i = 0
+while True:
+    os.mkfifo("p%d" % i); i += 1`,
+	"HardLinks": `
+i = 0
+while True:
+    if i % 1000 == 0: open("s%d" % i, "w").close(); last = "s%d" % i
+    os.link(last, "h%d" % i); i += 1`,
+	"DeletedButOpen": `
+keep = []
+while True:
+    f = open("x", "wb"); f.write(quarter); f.flush(); os.unlink("x"); keep.append(f); time.sleep(0.005)`,
+	"NeverNamed": `
+keep = []
+while True:
+    fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600); os.write(fd, quarter); keep.append(fd); time.sleep(0.005)`,
+	"DeletedButMapped": `
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p # Python's own mmap would keep a descriptor
+while True:
+    f = open("x", "w+b"); f.write(quarter); f.flush(); libc.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); f.close(); os.unlink("x"); time.sleep(0.005)`,
+	"InFlight": `
+import socket
+a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+keep = []
+while True:
+    f = open("x", "wb"); f.write(quarter); f.flush(); os.unlink("x")
+    try: a.setblocking(False); socket.send_fds(a, [b"x"], [f.fileno()])
+    except BlockingIOError: keep.append((a, b)); a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b"x") ; socket.send_fds(a, [b"x"], [f.fileno()])
+    f.close(); time.sleep(0.005)`,
+	"Allocated": `
+i = 0
+while True:
+    fd = os.open("a%d" % i, os.O_CREAT | os.O_RDWR); os.posix_fallocate(fd, 0, 1 << 18); os.close(fd); i += 1; time.sleep(0.005)`,
+	"ClosedFolder": `
+os.mkdir("d")
+for i in range(20): open("d/f%d" % i, "wb").write(quarter)
+os.chmod("d", 0); time.sleep(100)`,
+	"MovingFolders": `
+os.mkdir("a"); i = 0
+while True:
+    os.rename("a", "b"); open("b/f%d" % i, "wb").write(quarter); os.rename("b", "a"); i += 1; time.sleep(0.005)`,
+}
+
+// TestTheDiskLimitEnds proves that whatever fills the workspace is ended, at
+// once and though it ignores TERM.
+func TestTheDiskLimitEnds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b backend) {
+		for name, code := range fills {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := python(t, "import os, time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nquarter = bytes(256 << 10)\n"+code)
+				s.Limits.DiskMiB = 4
+				if name == "DeletedButMapped" && os.Geteuid() != 0 {
+					s.Limits.DiskMiB = 16 // 64 files of unknown size
+				}
+				if name == "InFlight" {
+					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space
+				}
+				res, r := execute(t, b, s)
+				if res.Class != run.ClassDiskLimit || res.Signal != "SIGKILL" || res.DiskLimit != s.Limits.DiskMiB<<20 || res.DiskUse <= res.DiskLimit {
+					t.Errorf("%+v, stderr %s", res, r.stderr())
+				}
+				if want := fmt.Sprintf("sandbox.diskMiB is %d", s.Limits.DiskMiB); len(res.Warnings) != 1 || !strings.Contains(res.Warnings[0], want) {
+					t.Errorf("warnings %q, want %q", res.Warnings, want)
+				}
+				mustBeGone(t, s)
+			})
+		}
+	})
+}
+
+// TestTheDiskLimitIsOfTheWorkspace has files in it before, sees what a command
+// leaves that ends before anybody looks, and counts what has several names once.
+func TestTheDiskLimitIsOfTheWorkspace(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b backend) {
+		fill := func(s sandbox.Spec, mib int) sandbox.Spec {
+			s.Execution, s.Command = run.NewExecutionID(), []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero > f$(ls | wc -l); ln -f f0 again", mib<<20)}
+			return s
+		}
+		s := spec(t)
+		s.Limits.DiskMiB = 10
+		if res, r := execute(t, b, fill(s, 6)); res.Class != run.ClassOK {
+			t.Errorf("6 of 10 MiB: %s %s", res.Class, r.stderr())
+		}
+		res, _ := execute(t, b, fill(s, 6))
+		if res.Class != run.ClassDiskLimit || !res.IsError() || res.DiskUse < 11<<20 { // it may still run when it is found
+			t.Errorf("12 of 10 MiB: %+v", res)
+		}
+		_, err := b.Start(t.Context(), fill(s, 0))
+		if run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), " MiB were counted, and sandbox.diskMiB is 10; raise that") {
+			t.Errorf("a start over the limit: %v", err)
+		}
+		s.Limits.DiskMiB = 20
+		if res, r := execute(t, b, fill(s, 0)); res.Class != run.ClassOK {
+			t.Errorf("12 of 20 MiB: %s %s", res.Class, r.stderr())
+		}
+	})
+}
+
+// TestClosedFoldersStayClosed looks into a folder that its owner has closed to
+// itself, which a server without root can only if it opens it for a moment.
+func TestClosedFoldersStayClosed(t *testing.T) {
+	t.Parallel()
+	b := bubblewrap(t)
+	s := python(t, `
+import os, time
+os.makedirs("d/e"); os.chmod("d/e", 0o100); os.chmod("d", 0o2000)
+time.sleep(0.6)
+print(oct(os.stat("d").st_mode)); os.chmod("d", 0o700); print(oct(os.stat("d/e").st_mode))
+`)
+	if out := runsPython(t, b, s); out != "0o42000\n0o40100\n" {
+		t.Errorf("the modes are now %q", out)
+	}
+}

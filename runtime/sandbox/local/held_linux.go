@@ -1,0 +1,230 @@
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxHeld bounds how many descriptors and mappings of an execution one look goes through.
+	maxHeld = 1 << 18
+	// maxMaps bounds the bytes that one look reads about mappings.
+	maxMaps = 64 << 20
+)
+
+var errTooManyHeld = errors.New("more descriptors and mappings than are looked at")
+
+// addHeld counts the files that have no name any more and that processes keep
+// open or mapped.
+func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
+	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps}
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		proc := "/proc/" + strconv.Itoa(pid)
+		err := h.descriptors(proc)
+		if err == nil {
+			err = h.mappings(proc)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, errEnough):
+			return err
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH):
+			g.blind = true // a process that nobody may look into, or too much to look at
+		}
+	}
+	return nil
+}
+
+// held finds the nameless files of processes.
+type held struct {
+	*gauge
+	device uint64 // of the workspace
+	seen   map[fileID]struct{}
+	left   int   // descriptors and mappings that may still be looked at
+	maps   int64 // bytes about mappings that may still be read
+
+	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
+}
+
+func (h *held) descriptors(proc string) error {
+	dir, err := os.Open(proc + "/fd")
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // opened for reading
+	for {
+		names, err := dir.Readdirnames(1024)
+		for _, name := range names {
+			if h.left--; h.left < 0 {
+				return errTooManyHeld
+			}
+			var st unix.Stat_t
+			// Through the link, to the file itself; that opens nothing.
+			if unix.Fstatat(int(dir.Fd()), name, &st, 0) != nil {
+				continue // closed meanwhile
+			}
+			if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+				h.blind = h.blind || carries(proc, name)
+			}
+			if err := h.nameless(&st, proc+"/fd/"+name); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// nameless counts a file or folder that was deleted and lies on a disk.
+func (h *held) nameless(st *unix.Stat_t, path string) error {
+	if kind := st.Mode & unix.S_IFMT; st.Nlink != 0 || (kind != unix.S_IFREG && kind != unix.S_IFDIR) {
+		return nil
+	}
+	id := fileID{st.Dev, st.Ino}
+	if _, again := h.seen[id]; again {
+		return nil
+	}
+	if memory, known := inMemory(path); !known || (memory && st.Dev != h.device) {
+		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
+	}
+	h.seen[id] = struct{}{}
+	return h.add(st)
+}
+
+// inMemory tells whether a file lies in memory and not on a disk.
+func inMemory(path string) (memory, known bool) {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil {
+		return false, false
+	}
+	return fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC || fs.Type == unix.RAMFS_MAGIC, true
+}
+
+// carries tells whether descriptors lie in a socket that nobody has taken out
+// yet: files in there have no process.
+func carries(proc, fd string) bool {
+	info, err := os.ReadFile(proc + "/fdinfo/" + fd)
+	if err != nil {
+		return false // closed meanwhile
+	}
+	for line := range bytes.Lines(info) {
+		if n, ok := bytes.CutPrefix(line, []byte("scm_fds:")); ok {
+			return string(bytes.TrimSpace(n)) != "0"
+		}
+	}
+	return false
+}
+
+// mappings finds the deleted files that are only mapped.
+func (h *held) mappings(proc string) error {
+	f, err := os.Open(proc + "/maps")
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	lines := bufio.NewReader(io.LimitReader(f, h.maps))
+	for {
+		line, err := lines.ReadSlice('\n')
+		h.maps -= int64(len(line))
+		if bytes.HasSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte(" (deleted)")) {
+			if err := h.mapped(proc, line); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull): // a path longer than that: its end comes next
+		case errors.Is(err, io.EOF) && h.maps > 0:
+			return nil
+		case errors.Is(err, io.EOF):
+			return errTooManyHeld
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (h *held) mapped(proc string, line []byte) error {
+	// 7f5a-7f5b r--s 00000000 fe:00 1234   /path (deleted)
+	f := bytes.Fields(line)
+	if len(f) < 6 {
+		h.blind = true
+		return nil
+	}
+	if h.left--; h.left < 0 {
+		return errTooManyHeld
+	}
+	path := filepath.Join(proc, "map_files", string(f[0]))
+	var st unix.Stat_t
+	switch err := unix.Stat(path, &st); {
+	case err == nil:
+		return h.nameless(&st, path)
+	case errors.Is(err, unix.ENOENT): // unmapped meanwhile
+	default: // only root may ask
+		return h.unknown(proc, f)
+	}
+	return nil
+}
+
+// unknown counts a file of which only its mapping is known: as far as that
+// reaches, and at least a part of the limit, so that there cannot be many.
+func (h *held) unknown(proc string, f [][]byte) error {
+	var from, to, offset, ino uint64
+	if n, _ := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); n != 4 {
+		h.blind = true
+		return nil
+	}
+	if h.memory == nil {
+		h.memory = memoryDevices(proc, h.device)
+	}
+	if h.memory[string(f[3])] {
+		return nil
+	}
+	id := fileID{h.device, ino}
+	if _, again := h.seen[id]; again {
+		return nil
+	}
+	h.seen[id] = struct{}{}
+	return h.add(&unix.Stat_t{Ino: ino, Nlink: 0, Mode: unix.S_IFREG, Blocks: int64(max(offset+to-from, uint64(h.limit/unknownShare)) / 512)})
+}
+
+// memoryDevices gives the devices of the files in memory that a process can
+// have mapped, other than that of its workspace.
+func memoryDevices(proc string, workspace uint64) map[string]bool {
+	devices := map[string]bool{}
+	add := func(st *unix.Stat_t) {
+		if st.Dev != workspace {
+			devices[fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))] = true
+		}
+	}
+	var st unix.Stat_t
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		path := proc + "/root" + dir
+		if memory, _ := inMemory(path); memory && unix.Stat(path, &st) == nil {
+			add(&st)
+		}
+	}
+	// Shared memory without a name is on the kernel's own mount, as this is.
+	if f, err := memfd("device", nil); err == nil {
+		if unix.Fstat(int(f.Fd()), &st) == nil {
+			add(&st)
+		}
+		_ = f.Close()
+	}
+	return devices
+}
