@@ -49,7 +49,8 @@ func (g *graphQL) stream(w http.ResponseWriter, r *http.Request, params *graphql
 		refuseMutation(w)
 		return
 	}
-	g.streams.serve(ctx, w, last, func(ctx context.Context, to operation.Sink) {
+	endless := errs == nil && op.Operation.Operation == ast.Subscription
+	g.streams.serve(ctx, w, last, endless, func(ctx context.Context, to operation.Sink) {
 		defer g.runner.Recover(ctx, to.Fail)
 		if errs != nil {
 			to.Fail(errs)
@@ -121,8 +122,8 @@ type stream struct {
 }
 
 // serve runs an operation that was begun with ctx. It returns when all that
-// belongs to the stream has ended.
-func (s *streams) serve(ctx context.Context, w http.ResponseWriter, last int64, run func(context.Context, operation.Sink)) {
+// belongs to the stream has ended. One that is not endless may finish at shutdown.
+func (s *streams) serve(ctx context.Context, w http.ResponseWriter, last int64, endless bool, run func(context.Context, operation.Sink)) {
 	s.accepted.Add(1)
 	s.open.Add(1)
 	defer s.open.Add(-1)
@@ -146,25 +147,37 @@ func (s *streams) serve(ctx context.Context, w http.ResponseWriter, last int64, 
 	w.WriteHeader(http.StatusOK)
 
 	var helpers sync.WaitGroup
-	stopped := context.AfterFunc(s.stop, func() { // a write under way gets the time of a close handshake
-		cancel(errStopping)
-		_ = rc.SetWriteDeadline(time.Now().Add(s.closeTimeout))
+	leave := func() bool { return true }
+	if endless {
+		helpers.Add(1)
+		leave = context.AfterFunc(s.stop, func() { // a write under way gets the time of a close handshake
+			defer helpers.Done()
+			cancel(errStopping)
+			_ = rc.SetWriteDeadline(time.Now().Add(s.closeTimeout))
+		})
+	}
+	end := sync.OnceFunc(func() {
+		cancel(nil)
+		if leave() && endless {
+			helpers.Done()
+		}
+		helpers.Wait()
 	})
+	defer end()
 	_ = st.write([]byte("retry: " + retryAfter + "\n:\n\n"))
 	helpers.Go(func() { st.keepAlive(ctx) })
 	run(ctx, st)
 	cause := context.Cause(ctx)
-	cancel(nil)
-	helpers.Wait()
+	end()
 	if errors.Is(cause, errStopping) {
 		_ = st.write([]byte(": the server is shutting down; connect again\n\n"))
 	}
-	if !stopped() || st.failed() != nil || cause != nil {
+	if cause != nil || st.failed() != nil {
 		panic(http.ErrAbortHandler) // cuts the connection
 	}
 }
 
-// shutdown ends all streams; their clients come back. It does not wait for them.
+// shutdown ends the subscriptions; their clients come back. It does not wait for them.
 func (s *streams) shutdown() { s.end(errStopping) }
 
 // keepAlive sends comments, so that nothing on the way takes the stream for dead.

@@ -326,6 +326,26 @@ func TestShutdownBreaksEventStreams(t *testing.T) {
 	}
 }
 
+// A mutation in flight as an event stream is finished at shutdown, like any other.
+func TestShutdownLetsMutationsFinish(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	b.hold = make(chan struct{})
+	e := b.stream(t, http.MethodPost, `mutation{createSession(input:{title:"slow"}){title}}`)
+	<-b.started
+	other := b.stream(t, http.MethodPost, watch)
+	other.want("id: 1\nevent: next\ndata: " + `{"data":{"events":[{"seq":1,"text":"w"}]}}`)
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	other.want(": the server is shutting down; connect again")
+	close(b.hold)
+	e.want("event: next\ndata: " + `{"data":{"createSession":{"title":"slow"}}}`)
+	e.completes()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
 // WebSockets and event streams count together.
 func TestTheLimitOfConnectionsIsShared(t *testing.T) {
 	t.Parallel()
