@@ -95,6 +95,9 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 }
 
 func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process, err error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("starting bubblewrap: %w", context.Cause(ctx))
+	}
 	if err := noGPU(spec); err != nil {
 		return nil, err
 	}

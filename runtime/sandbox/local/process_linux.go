@@ -119,6 +119,9 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	}
 	// The end of the channel is the moment of the exec.
 	errno, err := verdicts.ReadByte()
+	if ctx.Err() != nil {
+		return p.explain(ctx, ctx.Err())
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil

@@ -16,8 +16,15 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-// startLimit bounds what Weir adds to a start, as a part of the run time of python3 -c 1.
-const startLimit = 0.15
+const (
+	// startLimit bounds what Weir adds to a start, as a part of the run time of
+	// python3 -c 1.
+	startLimit = 0.15
+	// quiet is how many times python's own run time a run in bare bubblewrap may
+	// take. On a machine that does nothing else it is 1.5; where others make
+	// namespaces too it is several times that, and a difference says nothing.
+	quiet = 1.75
+)
 
 var benchCommand = []string{"/usr/bin/python3", "-c", "1"}
 
@@ -34,12 +41,16 @@ func BenchmarkStart(b *testing.B) {
 	if err := back.own(b.Context(), spec.Workspace); err != nil {
 		b.Fatal(err)
 	}
-	rounds, blocks := 50, 5
+	const rounds, tries = 50, 20
+	blocks := 5
 	if os.Getenv("WEIR_BENCH_QUICK") != "" {
 		blocks = 1
 	}
 	var ratios []float64
-	for range blocks {
+	for try := 0; len(ratios) < blocks; try++ {
+		if try == tries {
+			b.Fatalf("only %d of %d blocks were undisturbed: measure again on a quiet machine", len(ratios), tries)
+		}
 		var plain, bare, weir, own []time.Duration
 		for i := range rounds {
 			plain = append(plain, took(b, func() error { return exec.CommandContext(b.Context(), benchCommand[0], benchCommand[1:]...).Run() }))
@@ -70,7 +81,9 @@ func BenchmarkStart(b *testing.B) {
 		}
 		ratio := float64(middle(own)) / float64(middle(plain))
 		b.Logf("python %v, in bubblewrap %v, by Weir %v: Weir adds %v, %.1f%% of python", middle(plain), middle(bare), middle(weir), middle(own), ratio*100)
-		ratios = append(ratios, ratio)
+		if float64(middle(bare)) <= quiet*float64(middle(plain)) {
+			ratios = append(ratios, ratio)
+		}
 	}
 	slices.Sort(ratios)
 	ratio := ratios[len(ratios)/2]
