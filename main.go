@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/weirhq/weir/server/app"
+	"github.com/weirhq/weir/server/cli"
 )
 
 func main() {
@@ -18,8 +19,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	err := app.Run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "weir: "+err.Error())
-		os.Exit(1)
+	code, say := cli.Exit(err)
+	if say != nil {
+		fmt.Fprintln(os.Stderr, "weir: "+say.Error())
 	}
+	os.Exit(code)
 }

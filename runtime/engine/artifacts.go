@@ -106,7 +106,7 @@ func (w *workspace) list(dir string, left *int) (names []string, cut bool, err e
 		}
 		if err != nil || cut {
 			slices.Sort(names)
-			if err != nil && !errors.Is(err, io.EOF) && w.isFolder(dir) {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist) && w.isFolder(dir) {
 				return names, cut, fmt.Errorf("reading folder %s: %w", dir, err)
 			}
 			return names, cut, nil

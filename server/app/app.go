@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/weirhq/weir/server/cli"
 	"github.com/weirhq/weir/server/config"
 )
 
@@ -22,8 +23,15 @@ import (
 type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Serve the API and the page."`
 	Demo    demoCommand    `cmd:"" help:"Serve with examples that run at once: no key, no network, nothing kept."`
-	Doctor  doctorCommand  `cmd:"" help:"Check this machine as serve would use it, and say what mends it."`
+	Doctor  doctorCommand  `cmd:"" section:"serve" help:"Check this machine as serve would use it, and say what mends it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
+
+	clientCommands
+
+	Schema     schemaCommand     `cmd:"" help:"Print the API's schema in GraphQL's schema language."`
+	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
+
+	Config string `help:"Configuration file (YAML); default: ~/.config/weir/weir.yaml if it exists. $$WEIR_CONFIG_FILE" placeholder:"FILE"`
 }
 
 // streams are where a command writes and what it was started with.
@@ -35,22 +43,32 @@ type streams struct {
 // errHelp ends the parsing after the help was printed.
 var errHelp = errors.New("help was printed")
 
-// Run is the weir program: it parses args and runs the command until it has
-// done its work or ctx ends. Its error is one for the user.
-func Run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
-	var cli commandLine
-	parser, err := kong.New(&cli,
+// newParser makes the parser of the command line.
+func newParser(line *commandLine, getenv func(string) string, stdout, stderr io.Writer) (*kong.Kong, error) {
+	parser, err := kong.New(line,
 		kong.Name("weir"),
 		kong.Description("The run server for AI agents: starts them, streams everything they do, meters what they cost."),
 		kong.Vars{"data": config.DefaultData(getenv)},
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong goes on otherwise
-		kong.Resolvers(settings(getenv)),
+		kong.Resolvers(&settings{getenv: getenv}),
 		kong.ValueFormatter(withSetting),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
-		return fmt.Errorf("reading the command line: %w", err)
+		return nil, fmt.Errorf("reading the command line: %w", err)
+	}
+	return parser, nil
+}
+
+// Run is the weir program: it parses args and runs the command until it has
+// done its work or ctx ends. Its error is one for the user; cli.Exit tells the
+// code to end with.
+func Run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) (err error) {
+	var line commandLine
+	parser, err := newParser(&line, getenv, stdout, stderr)
+	if err != nil {
+		return err
 	}
 	defer func() {
 		switch r := recover(); r {
@@ -61,32 +79,31 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			panic(r)
 		}
 	}()
+	if len(args) > 0 && args[0] == completeCommand {
+		return complete(parser.Model, args[1:], stdout)
+	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
 	cmd, err := parser.Parse(args)
-	if err != nil {
-		return fmt.Errorf("%w (see weir --help)", err)
+	var file *fileError
+	switch {
+	case errors.As(err, &file):
+		return cli.UsageError(file.error)
+	case err != nil:
+		return cli.UsageError(fmt.Errorf("%w (see weir --help)", err))
 	}
-	return cmd.Run(&call{ctx: ctx, streams: streams{stdout: stdout, stderr: stderr, getenv: getenv}})
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	return cmd.Run(
+		&call{ctx: ctx, streams: streams{stdout: stdout, stderr: stderr, getenv: getenv}},
+		&cli.IO{Out: cli.NewScreen(stdout, getenv), Err: cli.NewScreen(stderr, getenv), Getenv: getenv},
+	)
 }
 
 // call is what kong hands to a command.
 type call struct {
 	ctx context.Context //nolint:containedctx // the only way through kong
 	streams
-}
-
-// settings reads a flag's environment variable, its tag "setting".
-func settings(getenv func(string) string) kong.Resolver {
-	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if name := flag.Tag.Get("setting"); name != "" {
-			if v := getenv(name); v != "" {
-				return v, nil
-			}
-		}
-		return nil, nil //nolint:nilnil // kong's way to say "not set"
-	})
 }
 
 // withSetting adds the default and the environment variable to a flag's help.

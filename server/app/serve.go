@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/server/cli"
 	"github.com/weirhq/weir/server/config"
 	"github.com/weirhq/weir/server/supervise"
 )
@@ -24,7 +25,7 @@ func (s *serveCommand) Run(c *call) error {
 	TuneGC(c.getenv)
 	cfg := s.Serve
 	if err := cfg.Check(c.getenv); err != nil {
-		return err
+		return cli.UsageError(err)
 	}
 	log := logger(c.streams, cfg.Level(), cfg.LogFormat)
 	agents, err := loadAgents(cfg.Agents, log)

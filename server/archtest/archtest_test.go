@@ -19,7 +19,7 @@ const module = "github.com/weirhq/weir"
 // adds one decides here what it may know, and says why.
 var rules = map[string][]string{
 	// The root: signals and the exit code.
-	"": {"server/app"},
+	"": {"server/app", "server/cli"},
 
 	// The domain. run is the one package that everyone may import, so it may
 	// import nothing.
@@ -55,8 +55,12 @@ var rules = map[string][]string{
 
 	"server/config":    {},
 	"server/supervise": {},
-	"server/ws":        {},
-	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/ws"},
+	// What the streaming transports share; it knows none of them.
+	"server/operation": {},
+	"server/ws":        {"server/operation"},
+	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/operation", "server/ws"},
+	// A client knows the API and the domain's names, and nothing of a server.
+	"server/cli": {"runtime/run"},
 	// The only package that sees all.
 	"server/app":      {"runtime/...", "db/store", "graph/...", "web", "examples", "server/..."},
 	"server/archtest": {},

@@ -23,7 +23,7 @@ const (
 	// blindLooks is how many looks in a row something must have been hidden until
 	// the free space of the file system decides. Descriptors on their way from one
 	// process to another are hidden for a moment, and space is lost to others, too.
-	blindLooks = 20
+	blindLooks = 10
 	// unknownShare is the part of the limit that a file counts whose size the
 	// server may not ask for.
 	unknownShare = 64

@@ -100,16 +100,20 @@ func (h *held) nameless(st *unix.Stat_t, path string) error {
 	if _, again := h.seen[id]; again {
 		return nil
 	}
-	var fs unix.Statfs_t
-	if unix.Statfs(path, &fs) != nil || (inMemory(&fs) && st.Dev != h.device) {
+	if memory, known := inMemory(path); !known || (memory && st.Dev != h.device) {
 		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
 	}
 	h.seen[id] = struct{}{}
 	return h.add(st)
 }
 
-func inMemory(fs *unix.Statfs_t) bool {
-	return fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
+// inMemory tells whether a file lies in memory and not on a disk.
+func inMemory(path string) (memory, known bool) {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil {
+		return false, false
+	}
+	return fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC || fs.Type == unix.RAMFS_MAGIC, true
 }
 
 // carries tells whether descriptors lie in a socket that nobody has taken out
@@ -210,8 +214,8 @@ func memoryDevices(proc string, workspace uint64) map[string]bool {
 	}
 	var st unix.Stat_t
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
-		var fs unix.Statfs_t
-		if path := proc + "/root" + dir; unix.Statfs(path, &fs) == nil && inMemory(&fs) && unix.Stat(path, &st) == nil {
+		path := proc + "/root" + dir
+		if memory, _ := inMemory(path); memory && unix.Stat(path, &st) == nil {
 			add(&st)
 		}
 	}

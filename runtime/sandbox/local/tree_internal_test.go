@@ -223,8 +223,9 @@ func TestManyFilesAreMeasured(t *testing.T) {
 	}
 	t.Logf("a look at %d files took %s", n, took)
 	began = time.Now()
-	if use, err := m.use(t.Context(), 1<<20, 0, nil); err != nil || use != 1<<20+entryBytes {
-		t.Errorf("%d bytes, %v; a look ends over the limit", use, err)
+	// The folder itself may be over the limit already.
+	if cut, err := m.use(t.Context(), 1<<20, 0, nil); err != nil || cut <= 1<<20 || cut >= use || time.Since(began) > took+time.Second {
+		t.Errorf("%d bytes, %v; a look ends over the limit", cut, err)
 	}
 	t.Logf("a look that ends over its limit took %s", time.Since(began))
 }

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// RunCommand starts a run at a server and watches it.
+type RunCommand struct {
+	Connection `embed:""`
+	RunFlags   `embed:""`
+
+	Detach bool `help:"Print the run's id and leave it to the server."`
+
+	Program []string `arg:"" optional:"" passthrough:"" help:"A Python file, or a command and its arguments."`
+}
+
+// errDetached is the cause of the second Ctrl-C's end.
+var errDetached = errors.New("detached")
+
+// Run implements the command: it starts the run and, unless it is to be left
+// alone, watches it to its end. The first Ctrl-C aborts the run, the second one
+// leaves it to the server.
+func (r *RunCommand) Run(ctx context.Context, i *IO) error {
+	in, err := r.Input(r.Program, i.Getenv)
+	if err != nil {
+		return err
+	}
+	c, err := r.client(i)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if r.Again != "" {
+		if in, err = repeat(ctx, c, r.Again, in); err != nil {
+			return err
+		}
+	}
+	if r.Title != "" && r.Session == "" {
+		var out struct{ CreateSession struct{ ID string } }
+		if err := c.Do(ctx, createText, map[string]any{"input": map[string]any{"title": r.Title}}, &out); err != nil {
+			return err
+		}
+		in["sessionId"] = out.CreateSession.ID
+	}
+	started, err := start(ctx, c, in)
+	if err != nil {
+		return err
+	}
+	if r.Detach {
+		if r.JSON {
+			return i.jsonLine(started.Raw)
+		}
+		i.Notice("started; watch it at " + c.PageURL(started.Session.ID))
+		return i.print("%s\n", started.ID)
+	}
+	i.Notice(fmt.Sprintf("run %s at %s", started.ID, c.PageURL(started.Session.ID)))
+	return Attend(ctx, c, started.ID, i, r.JSON)
+}
+
+// start sends the input, again if the answer got lost: by its key the server
+// knows that it is the same run.
+func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
+	in["idempotencyKey"] = key()
+	for attempt := 0; ; attempt++ {
+		r, err := c.Start(ctx, in)
+		var dns *net.DNSError
+		switch {
+		case err == nil:
+			return r, nil
+		case run.CodeOf(err) != run.Unavailable, attempt == 5, errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &dns):
+			return nil, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Attend watches a run to its end. A first Ctrl-C, which is also the end of ctx,
+// aborts it and prints the receipt; a second one leaves it to the server. The
+// error carries the exit code of the outcome.
+func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	view := i.view(asJSON, false)
+	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(errDetached)
+
+	type end struct {
+		Outcome
+		err error
+	}
+	watched := make(chan end, 1)
+	wg.Go(func() {
+		o, err := Watch(wctx, c, id, view)
+		watched <- end{o, err}
+	})
+	finish := func(e end) error {
+		view.settle()
+		switch {
+		case e.err != nil:
+			return fmt.Errorf("%w; weir tail %s --after %d goes on watching", e.err, id, e.LastSeq)
+		case view.failed() != nil:
+			return fmt.Errorf("writing the output: %w", view.failed())
+		case e.Code() != CodeDone:
+			return &ExitError{Code: e.Code()}
+		}
+		return nil
+	}
+
+	select {
+	case e := <-watched:
+		return finish(e)
+	case <-signals:
+	case <-ctx.Done(): // the same Ctrl-C, seen by the caller
+		select {
+		case <-signals:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	i.Notice("aborting " + id + "; Ctrl-C again leaves that to the server")
+	aborted := make(chan error, 1)
+	wg.Go(func() {
+		var r *Receipt
+		err := c.patiently(wctx, func() (err error) {
+			r, err = c.Abort(wctx, AbortOrder{Run: id, Wait: true, Reason: "Ctrl-C at the command line"})
+			return err
+		})
+		if err == nil {
+			i.Notice("abort: " + strings.TrimRight(r.text(), "\n"))
+		}
+		aborted <- err
+	})
+	var last *end
+	var receipt bool
+	for last == nil || !receipt {
+		select {
+		case e := <-watched:
+			last = &e
+		case err := <-aborted:
+			if err != nil {
+				return err
+			}
+			receipt = true
+		case <-signals:
+			i.Notice("left alone; the abort goes on. weir show " + id + " tells how it ended")
+			return &ExitError{Code: CodeAborted}
+		}
+	}
+	return finish(*last)
+}

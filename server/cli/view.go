@@ -1,0 +1,62 @@
+package cli
+
+import "sync"
+
+// Shown is a view that a command drives: it can be told to make room for a
+// line of the command, and says whether writing failed.
+type Shown interface {
+	View
+	// Settle ends what is open on the screens, such as half a line or a footer.
+	Settle()
+	// Failed is the first error of writing.
+	Failed() error
+}
+
+// guarded lets notices of other goroutines in between the calls of a view.
+type guarded struct {
+	mu   sync.Mutex
+	view Shown
+}
+
+// view makes the view of a command and sends the notices through it.
+func (i *IO) view(asJSON, quiet bool) *guarded {
+	var v Shown
+	switch {
+	case asJSON:
+		v = &jsonView{out: i}
+	case i.NewView != nil && !quiet:
+		v = i.NewView(i.Out, i.Err)
+	default:
+		v = &PlainView{Out: i.Out, Err: i.Err, Quiet: quiet}
+	}
+	g := &guarded{view: v}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.shown = g
+	return g
+}
+
+func (g *guarded) settle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.view.Settle()
+}
+
+func (g *guarded) failed() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.view.Failed()
+}
+
+func (g *guarded) do(f func(*Event), e *Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f(e)
+}
+
+func (g *guarded) Output(e *Event)   { g.do(g.view.Output, e) }
+func (g *guarded) Points(e *Event)   { g.do(g.view.Points, e) }
+func (g *guarded) State(e *Event)    { g.do(g.view.State, e) }
+func (g *guarded) Warning(e *Event)  { g.do(g.view.Warning, e) }
+func (g *guarded) Question(e *Event) { g.do(g.view.Question, e) }
+func (g *guarded) Other(e *Event)    { g.do(g.view.Other, e) }
