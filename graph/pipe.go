@@ -70,3 +70,40 @@ func Watch(ctx context.Context) (context.Context, func() error) {
 	w := new(watch)
 	return context.WithValue(ctx, watchKey{}, w), w.get
 }
+
+type cursorKey struct{}
+
+// cursor is the place of an events subscription that a client names with a
+// header instead of with the argument after.
+type cursor struct {
+	after int64
+
+	mu   sync.Mutex
+	sent []int64 // last seqs of the messages that were handed on, but not asked for yet
+}
+
+// Resume lets an events subscription start after the later one of seq and its
+// argument after. The function it gives is to be called once for each response
+// and gives the last seq in it; 0 when the operation has no seqs.
+func Resume(ctx context.Context, seq int64) (context.Context, func() int64) {
+	c := &cursor{after: seq}
+	return context.WithValue(ctx, cursorKey{}, c), c.next
+}
+
+// handOn is called before a message is, so that next finds its seq.
+func (c *cursor) handOn(seq int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = append(c.sent, seq)
+}
+
+func (c *cursor) next() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sent) == 0 {
+		return 0
+	}
+	seq := c.sent[0]
+	c.sent = c.sent[1:]
+	return seq
+}

@@ -25,10 +25,17 @@ func (r subscriptionResolver) Events(
 	if _, err := r.Reader.Session(ctx, q.Session); err != nil {
 		return nil, err
 	}
+	at, _ := ctx.Value(cursorKey{}).(*cursor)
+	if at != nil {
+		q.After = max(q.After, at.after)
+	}
 	return pipe(ctx, &r.feeds, func(send func([]model.Event) error) error {
 		return r.Feed.Follow(ctx, q.Session, q.After, q.Filter, func(events []*run.Event) error {
 			for len(events) > 0 {
 				n := batch(events)
+				if at != nil {
+					at.handOn(events[n-1].Seq)
+				}
 				if err := send(toEvents(events[:n])); err != nil {
 					return err
 				}

@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
-  test: { include: ['tests/**/*.test.ts', 'tests/**/*.test.tsx'], environment: 'node' },
+  test: { include: ['tests/**/*.test.ts', 'tests/**/*.test.tsx', 'client/tests/**/*.test.ts'], environment: 'node' },
 });

@@ -31,7 +31,7 @@ type commandLine struct {
 	Schema     schemaCommand     `cmd:"" help:"Print the API's schema in GraphQL's schema language."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 
-	Config string `help:"Configuration file (YAML); default: ~/.config/weir/weir.yaml if it exists. $$WEIR_CONFIG" placeholder:"FILE"`
+	Config string `help:"Configuration file (YAML); default: ~/.config/weir/weir.yaml if it exists. $$WEIR_CONFIG_FILE" placeholder:"FILE"`
 }
 
 // streams are where a command writes and what it was started with.

@@ -272,6 +272,8 @@ func TestHelpAndVersion(t *testing.T) {
 		{[]string{"--help"}, "demo"},
 		{[]string{"serve", "--help"}, "$WEIR_LISTEN"},
 		{[]string{"version"}, "weir "},
+		{[]string{"version", "--json"}, `"version":"`},
+		{[]string{"schema", "--json"}, `{"sdl":"`},
 	} {
 		var out text
 		if err := Run(t.Context(), c.args, none, &out, &out); err != nil || !strings.Contains(out.String(), c.want) {

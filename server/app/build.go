@@ -138,7 +138,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Server: about{replica: s.replica, store: s.store.Dialect(), sandboxes: s.sandboxes.found},
 	})
 	s.http, err = httpapi.New(httpapi.Options{
-		API: api, Output: s.engine.OpenOutput, Watch: graph.Watch, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
+		API: api, Output: s.engine.OpenOutput, Watch: graph.Watch, Resume: graph.Resume, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
 		Page: web.Dist(), Ready: s.ready,
 	})
 	if err != nil {

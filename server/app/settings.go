@@ -104,7 +104,7 @@ func (s *settings) load(ctx *kong.Context) error {
 		}
 	}
 	if named == "" {
-		named = s.getenv("WEIR_CONFIG")
+		named = s.getenv("WEIR_CONFIG_FILE")
 	}
 	s.file = named
 	if named == "" {

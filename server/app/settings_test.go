@@ -129,7 +129,7 @@ func TestSettingsFromTheFile(t *testing.T) {
 		"VariableOverFile": {with("WEIR_LISTEN", ":2"), []string{"serve"}, "--listen :2 "},
 		"FlagOverFile":     {home, []string{"serve", "--listen", ":9"}, "--listen :9 "},
 		"NamedFile":        {home, []string{"serve", "--config", dir + "/other.yaml"}, "--listen :3 "},
-		"FileByVariable":   {with("WEIR_CONFIG", dir+"/other.yaml"), []string{"serve"}, "--listen :3 "},
+		"FileByVariable":   {with("WEIR_CONFIG_FILE", dir+"/other.yaml"), []string{"serve"}, "--listen :3 "},
 		"List":             {home, []string{"serve", "--config", dir + "/other.yaml", "--listen", "127.0.0.1:0"}, `--allow-host "b c"`},
 		"Number":           {home, []string{"serve", "--listen", "127.0.0.1:0"}, "--concurrency 0"},
 		"Doctor":           {home, []string{"doctor", "--sandbox-max-cpus", "x"}, "x"},

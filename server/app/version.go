@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -40,10 +41,17 @@ func Version() string {
 }
 
 // versionCommand prints the version.
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print it as JSON."`
+}
 
 // Run implements the command.
-func (versionCommand) Run(c *call) error {
+func (v *versionCommand) Run(c *call) error {
+	if v.JSON {
+		return json.NewEncoder(c.stdout).Encode(map[string]string{
+			"version": Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+		})
+	}
 	_, err := fmt.Fprintf(c.stdout, "weir %s %s %s/%s\n", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

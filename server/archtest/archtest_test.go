@@ -55,8 +55,10 @@ var rules = map[string][]string{
 
 	"server/config":    {},
 	"server/supervise": {},
-	"server/ws":        {},
-	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/ws"},
+	// What the streaming transports share; it knows none of them.
+	"server/operation": {},
+	"server/ws":        {"server/operation"},
+	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/operation", "server/ws"},
 	// A client knows the API and the domain's names, and nothing of a server.
 	"server/cli": {"runtime/run"},
 	// Looks at the machine for the command that was typed.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,6 +44,7 @@ type Client struct {
 	notice   func(string)
 	patience time.Duration
 	http     *http.Client
+	met      atomic.Bool // the server has answered
 }
 
 // NewClient makes a client without touching the network.
@@ -138,6 +140,7 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 	if json.Unmarshal(raw, &answer) != nil || (answer.Data == nil && len(answer.Errors) == 0) {
 		return c.stranger(resp.StatusCode)
 	}
+	c.met.Store(true)
 	if len(answer.Errors) > 0 {
 		return c.refused(answer.Errors[0])
 	}
@@ -204,13 +207,13 @@ func away(cause error, format string, args ...any) error {
 	return &run.Error{Code: run.Unavailable, Message: fmt.Sprintf(format, args...), Err: cause}
 }
 
-// patiently repeats f, which must be safe to repeat, while the server is away.
-// Only for a server that has answered before: the first contact fails at once.
+// patiently repeats f, which must be safe to repeat, while a server is away that
+// has answered before. The first contact fails at once.
 func (c *Client) patiently(ctx context.Context, f func() error) error {
 	var lost time.Time
 	for attempt := 0; ; attempt++ {
 		err := f()
-		if run.CodeOf(err) != run.Unavailable {
+		if run.CodeOf(err) != run.Unavailable || !c.met.Load() {
 			if err == nil && !lost.IsZero() {
 				c.notice("connected again after " + seconds(time.Since(lost)))
 			}

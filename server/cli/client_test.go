@@ -70,3 +70,26 @@ func TestStartIsSentAgain(t *testing.T) {
 		t.Errorf("got %+v, %v after %d calls with %q", r, err, calls.Load(), keys)
 	}
 }
+
+// A server that answered once is waited for; one that never did is not.
+func TestWatchIsPatient(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"data":{"run":null}}`)
+	}))
+	t.Cleanup(s.Close)
+	var n notices
+	c := client(t, s.URL, Options{Notice: n.add})
+	if _, err := Watch(t.Context(), c, "run_1", &PlainView{}); run.CodeOf(err) != run.Unavailable || calls.Load() != 1 {
+		t.Errorf("the first contact gave %v after %d calls", err, calls.Load())
+	}
+	c.met.Store(true)
+	if _, err := Watch(t.Context(), c, "run_1", &PlainView{}); run.CodeOf(err) != run.NotFound || calls.Load() != 3 || len(n.list) != 1 {
+		t.Errorf("got %v after %d calls and told %q", err, calls.Load(), n.list)
+	}
+}

@@ -75,7 +75,7 @@ func (c *Client) Follow(ctx context.Context, q Query, take func(*Event) error) e
 			return t.err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !f.met, run.CodeOf(err) != run.Unavailable:
+		case !c.met.Load(), run.CodeOf(err) != run.Unavailable:
 			return err
 		}
 		if f.query.After > before {
@@ -117,7 +117,6 @@ type follower struct {
 	client *Client
 	query  Query // After moves with each event taken
 	take   func(*Event) error
-	met    bool      // the server has answered once
 	lost   time.Time // since when it is away; zero: it is not
 }
 
@@ -170,7 +169,7 @@ func (f *follower) once(ctx context.Context) error {
 			if err := f.client.send(ctx, conn, frame{ID: "1", Type: "subscribe", Payload: vars}); err != nil {
 				return err
 			}
-			f.met = true
+			f.client.met.Store(true)
 			// Its answer says that the subscription is well, also in a quiet session.
 			if err := f.client.send(ctx, conn, frame{Type: "ping"}); err != nil {
 				return err

@@ -42,16 +42,20 @@ func (o Outcome) Code() int { return CodeOf(o.Run.Status, o.Run.ExitReason) }
 // When it fails, the outcome's LastSeq says up to where the view was fed.
 func Watch(ctx context.Context, c *Client, runID string, view View) (Outcome, error) {
 	var o Outcome
-	r, err := c.Run(ctx, runID)
+	var session string
+	err := c.patiently(ctx, func() error {
+		r, err := c.Run(ctx, runID)
+		if err != nil {
+			return err
+		}
+		session = r.Session.ID
+		o.LastSeq, err = begin(ctx, c, r)
+		return err
+	})
 	if err != nil {
 		return o, err
 	}
-	after, err := begin(ctx, c, r)
-	if err != nil {
-		return o, err
-	}
-	o.LastSeq = after
-	err = c.Follow(ctx, Query{Session: r.Session.ID, After: after}, family(runID, func(e *Event) error {
+	err = c.Follow(ctx, Query{Session: session, After: o.LastSeq}, family(runID, func(e *Event) error {
 		o.LastSeq = int64(e.Seq)
 		show(view, e)
 		if e.Type == run.TypeRunEnded && e.RunID == runID {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -337,8 +338,8 @@ func TestClientOnATerminal(t *testing.T) {
 			t.Errorf("%q came through: %q", bad, got)
 		}
 	}
-	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
-		if got := s.onATerminal([]string{env}, program...); strings.Contains(got, "\x1b") || !strings.Contains(got, "red\r\n") {
+	for env, forbidden := range map[string]string{"NO_COLOR=1": "\x1b\\[[0-9;:]*m", "TERM=dumb": "\x1b"} {
+		if got := s.onATerminal([]string{env}, program...); regexp.MustCompile(forbidden).MatchString(got) || !strings.Contains(got, "red\r\n") {
 			t.Errorf("with %s: %q", env, got)
 		}
 	}

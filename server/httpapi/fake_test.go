@@ -29,6 +29,9 @@ type engine struct {
 	graph.Reader
 	started chan string   // titles of sessions, as they are created
 	hold    chan struct{} // CreateSession returns when it is closed; nil: at once
+	flood   []byte        // the body of the events that Follow sends without end; nil: one event, then none
+	fails   error         // how Follow ends after its event
+	ended   chan struct{} // one value for each Follow that returned
 }
 
 // starter is the engine's other half: a struct cannot embed both interfaces,
@@ -50,7 +53,10 @@ func (e starter) CreateSession(ctx context.Context, title string) (run.Session, 
 	return run.Session{ID: session, Title: title, CreatedAt: time.Unix(0, 0)}, nil
 }
 
-func (e *engine) Session(context.Context, run.SessionID) (run.Session, error) {
+func (e *engine) Session(_ context.Context, id run.SessionID) (run.Session, error) {
+	if id != session {
+		return run.Session{}, run.Errorf(run.NotFound, "session %q does not exist", id)
+	}
 	return run.Session{ID: session, CreatedAt: time.Unix(0, 0)}, nil
 }
 
@@ -62,9 +68,22 @@ func (e *engine) Deleted(run.SessionID) {}
 func (e *engine) FollowRuns(context.Context, run.RunFilter, func(run.Run) error) error { return nil }
 
 func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run.EventFilter, send func([]*run.Event) error) error {
-	err := send([]*run.Event{{Session: session, Seq: after + 1, At: time.Unix(0, 0), Type: run.TypeWarning, Body: []byte(`{"text":"w"}`)}})
-	if err != nil {
-		return err
+	defer func() { e.ended <- struct{}{} }()
+	body, endless := []byte(`{"text":"w"}`), e.flood != nil
+	if endless {
+		body = e.flood
+	}
+	for seq := after + 1; ; seq++ {
+		err := send([]*run.Event{{Session: session, Seq: seq, At: time.Unix(0, 0), Type: run.TypeWarning, Body: body}})
+		if err != nil {
+			return err
+		}
+		if !endless {
+			break
+		}
+	}
+	if e.fails != nil {
+		return e.fails
 	}
 	<-ctx.Done()
 	return ctx.Err()
@@ -89,11 +108,11 @@ type bundle struct {
 // setup serves on a free loopback port until the test ends.
 func setup(t *testing.T, change func(*Options)) *bundle {
 	t.Helper()
-	e := &engine{started: make(chan string, 100)}
+	e := &engine{started: make(chan string, 100), ended: make(chan struct{}, 100)}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	o := Options{
 		API:   graph.New(graph.Options{Runs: starter{engine: e}, Reader: e, Feed: e, Agents: e, Server: e, Log: log}),
-		Watch: graph.Watch, Log: log, Page: files,
+		Watch: graph.Watch, Resume: graph.Resume, Log: log, Page: files,
 	}
 	if change != nil {
 		change(&o)

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"mime"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,21 +16,18 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/server/operation"
 )
 
-const (
-	typeJSON     = "application/json"
-	typeResponse = "application/graphql-response+json"
-)
-
-// graphQL is the API over POST (queries and mutations), GET (queries only) and
-// WebSocket. It follows the GraphQL over HTTP draft: a request that could not
-// be executed has no data entry, and is 200 for application/json but 400 for
-// application/graphql-response+json.
+// graphQL is the API over POST (everything), GET (everything but mutations) and
+// WebSocket. What yields many answers comes as an event stream, and so does
+// everything else for a client that prefers one. It follows the GraphQL over HTTP
+// draft: a request that could not be executed has no data entry, and is 200 for
+// application/json but 400 for application/graphql-response+json.
 type graphQL struct {
-	exec   graphql.GraphExecutor
-	socket http.Handler
-	log    *slog.Logger
+	runner  operation.Runner
+	socket  http.Handler
+	streams *streams
 }
 
 func (g *graphQL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -170,68 +164,58 @@ func (g *graphQL) execute(w http.ResponseWriter, r *http.Request, params *graphq
 		refuse(w, http.StatusBadRequest, run.Errorf(run.Invalid, "the request has no query; send a JSON object with query and, if needed, variables"))
 		return
 	}
-	ctx := graphql.StartOperationTrace(r.Context())
-	now := graphql.Now()
-	params.ReadTime = graphql.TraceTiming{Start: now, End: now}
-	params.Headers = r.Header
-	kind := responseType(r.Header.Values("Accept"))
-	// What panics outside of a resolver (while the document is judged, or an
-	// answer is written out) is an internal error like any other.
-	defer func() {
-		if p := recover(); p != nil {
-			g.log.ErrorContext(ctx, "panic in an operation", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			list := gqlerror.List{gqlerror.Wrap(fmt.Errorf("panic: %v", p))}
-			writeErrors(w, http.StatusInternalServerError, kind, g.exec.DispatchError(ctx, list).Errors)
-		}
-	}()
-
-	op, errs := g.exec.CreateOperationContext(ctx, params)
+	takes := accept(r.Header.Values("Accept"))
+	last, problem := lastSeen(r)
+	switch {
+	case problem != nil:
+		refuse(w, problem.status, problem.err)
+		return
+	case takes.kind == typeStream:
+		g.stream(w, r, params, last)
+		return
+	}
+	// What panics outside of a resolver is an internal error like any other.
+	defer g.runner.Recover(r.Context(), func(errs gqlerror.List) {
+		writeErrors(w, http.StatusInternalServerError, takes.kind, errs)
+	})
+	ctx, op, errs := g.runner.Begin(r.Context(), params, r.Header)
 	if errs != nil {
 		status := http.StatusOK
-		if kind == typeResponse {
+		if takes.kind == typeResponse {
 			status = http.StatusBadRequest
 		}
-		writeErrors(w, status, kind, g.exec.DispatchError(graphql.WithOperationContext(ctx, op), errs).Errors)
+		writeErrors(w, status, takes.kind, errs)
 		return
 	}
 	switch op.Operation.Operation {
 	case ast.Subscription:
+		if takes.stream {
+			g.stream(w, r, params, last)
+			return
+		}
 		refuse(w, http.StatusBadRequest, run.Errorf(run.Invalid,
-			"a subscription needs a WebSocket; connect to this path with the subprotocol graphql-transport-ws"))
+			"a subscription needs a stream; send Accept: text/event-stream, or connect a WebSocket with the subprotocol graphql-transport-ws"))
 		return
 	case ast.Mutation:
 		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", "POST")
-			refuse(w, http.StatusMethodNotAllowed, run.Errorf(run.Invalid, "a mutation by GET is refused; send it by POST"))
+			refuseMutation(w)
 			return
 		}
 	case ast.Query:
 	}
-	responses, ctx := g.exec.DispatchOperation(ctx, op)
+	responses, ctx := g.runner.Exec.DispatchOperation(ctx, op)
 	body, err := json.Marshal(responses(ctx))
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, run.Errorf(run.Internal, "internal error: the answer could not be encoded"))
 		return
 	}
-	write(w, http.StatusOK, kind, body)
+	write(w, http.StatusOK, takes.kind, body)
 }
 
-// responseType chooses between the two types by the order in Accept; a client
-// that asks for neither gets JSON.
-func responseType(accept []string) string {
-	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
-		kind, attrs, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil || attrs["q"] == "0" {
-			continue
-		}
-		switch kind {
-		case typeResponse:
-			return typeResponse
-		case typeJSON, "*/*", "application/*":
-			return typeJSON
-		}
-	}
-	return typeJSON
+// refuseMutation answers a mutation by GET, which any link could send.
+func refuseMutation(w http.ResponseWriter) {
+	w.Header().Set("Allow", "POST")
+	refuse(w, http.StatusMethodNotAllowed, run.Errorf(run.Invalid, "a mutation by GET is refused; send it by POST"))
 }
 
 // refuse answers a request that reached no operation.

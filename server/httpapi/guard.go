@@ -80,7 +80,7 @@ func (g guard) api(next http.Handler, sockets bool) http.Handler {
 			h.Add("Vary", "Origin")
 			if r.Method == http.MethodOptions {
 				h.Set("Access-Control-Allow-Methods", "GET, POST")
-				h.Set("Access-Control-Allow-Headers", "authorization, content-type, accept")
+				h.Set("Access-Control-Allow-Headers", "authorization, content-type, accept, last-event-id")
 				h.Set("Access-Control-Max-Age", "600")
 				w.WriteHeader(http.StatusNoContent)
 				return

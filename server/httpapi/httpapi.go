@@ -8,7 +8,10 @@
 //   - What the API refuses it refuses as JSON with extensions.code and a remedy,
 //     and never echoes a request's body.
 //   - Serve returns when every connection and every goroutine of a request has
-//     ended; WebSocket clients are told to come back (1012) before.
+//     ended; WebSocket clients are told to come back (1012) before, and event
+//     streams break off.
+//   - Event streams and WebSockets stand under the same limits: WebSocket in
+//     Options holds them for both.
 package httpapi
 
 import (
@@ -27,6 +30,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/server/operation"
 	"github.com/weirhq/weir/server/ws"
 )
 
@@ -47,7 +51,11 @@ type Options struct {
 	Output OpenOutput
 	// Watch is given to the WebSocket transport: see ws.Options.
 	Watch func(ctx context.Context) (context.Context, func() error)
-	Log   *slog.Logger
+	// Resume lets a subscription start after the id that an event stream's client
+	// saw last; what it gives is called once for each response and tells the
+	// response's id, 0 for none. Nil: no ids.
+	Resume func(ctx context.Context, seq int64) (context.Context, func() int64)
+	Log    *slog.Logger
 
 	// Token is the bearer token that the API asks for; "" asks for none, which
 	// is only safe on a loopback address. The page's files never need it.
@@ -65,7 +73,7 @@ type Options struct {
 	// server is never ready.
 	Ready func(ctx context.Context) error
 
-	WebSocket       ws.Options    // Exec, Log, Init and Watch are set here
+	WebSocket       ws.Options    // Exec, Log, Init, Watch and Gate are set here
 	ShutdownTimeout time.Duration // for requests in flight; 5 s
 }
 
@@ -78,6 +86,7 @@ type Server struct {
 	guard    guard
 	handler  http.Handler
 	ws       *ws.Server
+	streams  *streams
 	draining atomic.Bool
 }
 
@@ -85,6 +94,11 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if o.ShutdownTimeout == 0 {
 		o.ShutdownTimeout = 5 * time.Second
+	}
+	if o.Resume == nil {
+		o.Resume = func(ctx context.Context, _ int64) (context.Context, func() int64) {
+			return ctx, func() int64 { return 0 }
+		}
 	}
 	g, err := newGuard(o.Token, o.Hosts, o.Origins)
 	if err != nil {
@@ -94,9 +108,11 @@ func New(o Options) (*Server, error) {
 	o.WebSocket.Exec, o.WebSocket.Log = o.API.Executor(), o.Log
 	o.WebSocket.Init, o.WebSocket.Watch = g.admitSocket, o.Watch
 	s.ws = ws.New(o.WebSocket)
+	runner := operation.Runner{Exec: o.API.Executor(), Log: o.Log, Watch: o.Watch}
+	s.streams = newStreams(runner, o.Resume, s.ws.Options())
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", g.api(&graphQL{exec: o.API.Executor(), socket: s.ws, log: o.Log}, true))
+	mux.Handle("/graphql", g.api(&graphQL{runner: runner, socket: s.ws, streams: s.streams}, true))
 	mux.Handle("GET /metrics", g.api(s.metrics(), false))
 	if o.Output != nil {
 		mux.Handle("GET /executions/{id}/{stream}", g.api(&outputs{open: o.Output, log: o.Log}, false))
@@ -130,8 +146,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second, // of a whole request; not of a WebSocket
+		ReadTimeout:       30 * time.Second, // of a whole request; not of a WebSocket or a stream
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
@@ -149,6 +166,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 	s.draining.Store(true)
 	var sockets sync.WaitGroup
+	s.streams.shutdown()
 	sockets.Go(s.ws.Shutdown)
 	limit, stop := context.WithTimeout(base, s.o.ShutdownTimeout)
 	defer stop()

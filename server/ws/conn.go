@@ -47,6 +47,8 @@ type conn struct {
 	socket  *websocket.Conn
 	net     net.Conn
 	log     *slog.Logger
+	legacy  bool // the subprotocol is graphql-ws
+	words   words
 
 	ctx    context.Context // of all operations; ends with the connection
 	cancel context.CancelCauseFunc
@@ -60,7 +62,7 @@ type conn struct {
 
 	mu     sync.Mutex
 	acked  bool
-	active map[string]*operation
+	active map[string]*stream
 }
 
 func (c *conn) run() {
@@ -72,7 +74,12 @@ func (c *conn) run() {
 		c.once.Do(func() {})    // no close handshake starts after this
 	}()
 
-	if c.socket.Subprotocol() != Subprotocol {
+	switch c.socket.Subprotocol() {
+	case Subprotocol:
+		c.words = modernWords
+	case LegacySubprotocol:
+		c.legacy, c.words = true, legacyWords
+	default:
 		c.close(codeSubprotocol, "Subprotocol not acceptable: ask for "+Subprotocol)
 		c.drain()
 		return
@@ -163,25 +170,35 @@ func (c *conn) handle(data []byte) {
 		c.close(codeBadRequest, "Invalid message: it is not a JSON object with type, id and payload")
 		return
 	}
-	switch m.Type {
-	case "connection_init":
+	switch {
+	case m.Type == "connection_init":
 		c.init(m.Payload)
-	case "ping":
-		c.pong(m.Payload)
-	case "pong":
-	case "subscribe":
+	case m.Type == c.words.subscribe:
 		c.subscribe(m)
-	case "complete":
-		c.mu.Lock()
-		op := c.active[m.ID]
-		delete(c.active, m.ID)
-		c.mu.Unlock()
-		if op != nil {
-			op.stop()
+	case m.Type == c.words.stop:
+		if op := c.end(m.ID); op != nil && c.legacy {
+			_ = c.write(nil, append(op.message("complete", 0), '}')) // some clients wait for it
 		}
+	case !c.legacy && m.Type == "ping":
+		c.pong(m.Payload)
+	case !c.legacy && m.Type == "pong":
+	case c.legacy && m.Type == "connection_terminate":
+		c.close(websocket.StatusNormalClosure, "")
 	default:
 		c.close(codeBadRequest, fmt.Sprintf("Invalid message type %.40q", m.Type))
 	}
+}
+
+// end stops the operation with an id in the client's name, if there is one.
+func (c *conn) end(id string) *stream {
+	c.mu.Lock()
+	op := c.active[id]
+	delete(c.active, id)
+	c.mu.Unlock()
+	if op != nil {
+		op.stop()
+	}
+	return op
 }
 
 func (c *conn) init(payload json.RawMessage) {
@@ -200,6 +217,9 @@ func (c *conn) init(payload json.RawMessage) {
 		}
 	}
 	if err := c.server.o.Init(c.request, params); err != nil {
+		if c.legacy {
+			_ = c.write(nil, legacyRefusal(err))
+		}
 		c.close(codeUnauthorized, "Unauthorized: "+err.Error())
 		return
 	}
@@ -208,6 +228,11 @@ func (c *conn) init(payload json.RawMessage) {
 	c.acked = true
 	c.mu.Unlock()
 	_ = c.write(nil, []byte(`{"type":"connection_ack"}`))
+	if c.legacy {
+		_ = c.write(nil, keepAliveMessage)
+		c.spawn("pings", c.keepAliveLegacy)
+		return
+	}
 	c.spawn("pings", c.keepAlive)
 }
 
@@ -221,32 +246,9 @@ func (c *conn) pong(payload json.RawMessage) {
 	_ = c.write(nil, frame)
 }
 
-// keepAlive sends pings and cuts a connection that shows no sign of life: a
-// peer that is gone without a word would otherwise stay for hours.
-func (c *conn) keepAlive() {
-	tick := time.NewTicker(c.server.o.PingInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		silence := time.Since(time.Unix(0, c.heard.Load()))
-		if silence > missedPings*c.server.o.PingInterval {
-			c.server.silent.Add(1)
-			c.cut("no sign of life", "silence", silence)
-			return
-		}
-		if c.write(nil, []byte(`{"type":"ping"}`)) != nil {
-			return
-		}
-	}
-}
-
 // write sends one frame, for op unless it is nil. It fails when op or the
 // connection is over.
-func (c *conn) write(op *operation, frame []byte) error {
+func (c *conn) write(op *stream, frame []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.closed.Load() || (op != nil && op.over.Load()) {

@@ -1,5 +1,5 @@
 // Package ws carries GraphQL operations over WebSocket connections, in the
-// subprotocol graphql-transport-ws.
+// subprotocol graphql-transport-ws and in the older graphql-ws (legacy.go).
 //
 // Guarantees:
 //   - Nothing is sent for an operation after its complete or error.
@@ -19,7 +19,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,10 +28,15 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
+
+	"github.com/weirhq/weir/server/operation"
 )
 
-// Subprotocol is the one subprotocol that is spoken here.
-const Subprotocol = "graphql-transport-ws"
+// The subprotocols that are spoken here, the preferred one first.
+const (
+	Subprotocol       = "graphql-transport-ws"
+	LegacySubprotocol = "graphql-ws" // of the retired npm package subscriptions-transport-ws
+)
 
 // Options says what connections may do. Zero durations and counts mean the defaults.
 type Options struct {
@@ -55,6 +59,10 @@ type Options struct {
 	WriteBuffer    int           // of the kernel, bytes; 128 KiB
 	MaxOperations  int           // at once on one connection; 128
 	MaxConnections int           // at once; 10,000
+
+	// Gate counts the connections, perhaps together with those of another
+	// transport; nil: a gate of its own for MaxConnections.
+	Gate *operation.Gate
 }
 
 // initReadLimit bounds what an unknown client may send before connection_init was accepted.
@@ -72,8 +80,8 @@ type Counts struct {
 
 // Server serves connections.
 type Server struct {
-	o       Options
-	handler sync.WaitGroup
+	o      Options
+	runner operation.Runner
 
 	mu      sync.Mutex
 	closing bool
@@ -108,11 +116,18 @@ func New(o Options) *Server {
 	if o.Init == nil {
 		o.Init = func(*http.Request, map[string]any) error { return nil }
 	}
-	if o.Watch == nil {
-		o.Watch = func(ctx context.Context) (context.Context, func() error) { return ctx, func() error { return nil } }
+	if o.Gate == nil {
+		o.Gate = operation.NewGate(o.MaxConnections)
 	}
-	return &Server{o: o, conns: map[*conn]struct{}{}}
+	return &Server{
+		o:      o,
+		runner: operation.Runner{Exec: o.Exec, Log: o.Log, Watch: o.Watch},
+		conns:  map[*conn]struct{}{},
+	}
 }
+
+// Options gives the options with their defaults filled in.
+func (s *Server) Options() Options { return s.o }
 
 // Counts gives the counters.
 func (s *Server) Counts() Counts {
@@ -132,15 +147,16 @@ func (s *Server) Counts() Counts {
 // ServeHTTP upgrades the request and serves the connection to its end. Whose
 // requests may come at all (host, origin) was decided before.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if problem := s.enter(); problem != "" {
-		refuse(w, problem)
+	leave, problem := s.o.Gate.Enter()
+	if problem != "" {
+		Refuse(w, problem)
 		return
 	}
-	defer s.handler.Done()
+	defer leave()
 
 	hijack := &hijacker{ResponseWriter: w, timeout: s.o.WriteTimeout, buffer: s.o.WriteBuffer}
 	socket, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
-		Subprotocols: []string{Subprotocol},
+		Subprotocols: []string{Subprotocol, LegacySubprotocol},
 		// The guard in front compares Origin with its own list, which may hold
 		// more than this request's host.
 		InsecureSkipVerify: true,
@@ -161,7 +177,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		net:     hijack.conn,
 		ctx:     ctx,
 		cancel:  cancel,
-		active:  map[string]*operation{},
+		active:  map[string]*stream{},
 		log:     s.o.Log.With("remote", r.RemoteAddr),
 	}
 	s.register(c)
@@ -169,21 +185,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.run()
 }
 
-// enter counts a handler in, unless the server is closing or full.
-func (s *Server) enter() (problem string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closing:
-		return "the server is shutting down; connect again in a moment"
-	case len(s.conns) >= s.o.MaxConnections:
-		return "the server has as many connections as it allows; connect again later"
-	}
-	s.handler.Add(1)
-	return ""
-}
-
-func refuse(w http.ResponseWriter, problem string) {
+// Refuse answers a connection that may not come in.
+func Refuse(w http.ResponseWriter, problem string) {
 	body, _ := json.Marshal(map[string]any{"errors": []any{map[string]any{ // strings only: cannot fail
 		"message": problem, "extensions": map[string]any{"code": "UNAVAILABLE"},
 	}}})
@@ -209,16 +212,17 @@ func (s *Server) unregister(c *conn) {
 }
 
 // Shutdown tells all clients to come back (1012), gives them CloseTimeout, then
-// cuts them, and returns when every connection's goroutines have ended. New
-// connections are refused from the start.
+// cuts them, and returns when every connection's goroutines have ended, those of
+// others that share its gate included. New connections are refused from the start.
 func (s *Server) Shutdown() {
+	s.o.Gate.Close()
 	s.mu.Lock()
 	s.closing = true
 	for c := range s.conns {
 		c.close(websocket.StatusServiceRestart, "server is shutting down")
 	}
 	s.mu.Unlock()
-	s.handler.Wait()
+	s.o.Gate.Wait()
 }
 
 // hijacker hands coder/websocket a connection whose writes make progress or fail.
@@ -239,33 +243,22 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if tcp, ok := raw.(interface{ SetWriteBuffer(int) error }); ok {
 		_ = tcp.SetWriteBuffer(h.buffer)
 	}
-	h.conn = &progressConn{Conn: raw, timeout: h.timeout}
+	h.conn = newProgressConn(raw, h.timeout)
 	return h.conn, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(h.conn)), nil
-}
-
-// progressConn fails a write after timeout without any progress, however long
-// the whole write takes.
-type progressConn struct {
-	net.Conn
-	timeout time.Duration
 }
 
 // writePiece is how much is written under one deadline. Plain connections could
 // do without; one with TLS does not survive a deadline in the midst of a write.
 const writePiece = 32 << 10
 
-func (c *progressConn) Write(p []byte) (written int, err error) {
-	for written < len(p) {
-		piece := p[written:min(len(p), written+writePiece)]
-		if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-			return written, err
-		}
-		n, err := c.Conn.Write(piece)
-		written += n
-		var timeout net.Error
-		if err != nil && (n == 0 || !errors.As(err, &timeout) || !timeout.Timeout()) {
-			return written, err
-		}
-	}
-	return written, nil
+// progressConn fails a write after timeout without any progress.
+type progressConn struct {
+	net.Conn
+	progress operation.Progress
 }
+
+func newProgressConn(c net.Conn, timeout time.Duration) *progressConn {
+	return &progressConn{c, operation.Progress{W: c, SetDeadline: c.SetWriteDeadline, Timeout: timeout, Piece: writePiece, Resumes: true}}
+}
+
+func (c *progressConn) Write(p []byte) (int, error) { return c.progress.Write(p) }

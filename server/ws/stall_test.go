@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -97,40 +96,6 @@ func TestASlowClientIsNotCut(t *testing.T) {
 	}
 	if n := b.server.Counts().Stalled; n != 0 {
 		t.Errorf("%d connections counted as stalled", n)
-	}
-}
-
-// thirsty is a connection that takes a few bytes until each deadline, then none.
-type thirsty struct {
-	net.Conn
-	sips int
-	got  []byte
-}
-
-func (c *thirsty) SetWriteDeadline(time.Time) error { return nil }
-
-func (c *thirsty) Write(p []byte) (int, error) {
-	if c.sips == 0 {
-		return 0, os.ErrDeadlineExceeded
-	}
-	c.sips--
-	n := min(3, len(p))
-	c.got = append(c.got, p[:n]...)
-	return n, os.ErrDeadlineExceeded
-}
-
-// A deadline that passed with progress is no stall; one without is.
-func TestProgressCounts(t *testing.T) {
-	t.Parallel()
-	c := &thirsty{sips: 4}
-	n, err := (&progressConn{Conn: c}).Write([]byte("0123456789"))
-	if n != 10 || err != nil || string(c.got) != "0123456789" {
-		t.Errorf("with progress: %d, %v, %q", n, err, c.got)
-	}
-	c = &thirsty{sips: 2}
-	n, err = (&progressConn{Conn: c}).Write([]byte("0123456789"))
-	if n != 6 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("without: %d, %v", n, err)
 	}
 }
 

@@ -106,8 +106,13 @@ export class Weir {
     await this.#end('SIGKILL');
   }
 
-  async stop(): Promise<void> {
+  /** Ends it in good order; up() starts it again. */
+  async terminate(): Promise<void> {
     await this.#end('SIGTERM');
+  }
+
+  async stop(): Promise<void> {
+    await this.terminate();
     rmSync(this.#folder, { recursive: true, force: true });
   }
 

@@ -99,6 +99,9 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 }
 
 func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process, err error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("starting bubblewrap: %w", context.Cause(ctx))
+	}
 	if err := noGPU(spec); err != nil {
 		return nil, err
 	}
@@ -109,24 +112,24 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err := b.own(ctx, spec); err != nil {
 		return nil, err
 	}
-	meter, err := b.disks.meter(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	p := &bwrapProcess{backend: b, spec: spec, meter: meter, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
 			err = p.abandon(err)
 		}
 	}()
-	// The kernel takes as long for the groups as for the files: side by side.
-	var grouping sync.WaitGroup
-	var groupErr error
-	grouping.Go(func() { p.group, groupErr = b.cgroups.make(spec.Replica, spec.Execution) })
+	// These take as long as the files below: side by side.
+	var beside sync.WaitGroup
+	var besideErr error
+	beside.Go(func() {
+		if p.meter, besideErr = b.disks.meter(ctx, spec); besideErr == nil {
+			p.group, besideErr = b.cgroups.make(spec.Replica, spec.Execution)
+		}
+	})
 	files, err := p.open(command)
-	grouping.Wait()
+	beside.Wait()
 	defer files.close()
-	if err = cmp.Or(err, groupErr); err != nil {
+	if err = cmp.Or(besideErr, err); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(b.opts.Bwrap, files.argv...) //nolint:noctx // a context would kill without grace

@@ -91,7 +91,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.limit(group, sandbox.Limits{MemoryMiB: 64, PIDs: 16, CPUs: 1.5}, "memory", "pids", "cpu"); err != nil {
+			if err := g.limit(group, sandbox.Limits{MemoryMiB: 64, PIDs: 16, CPUs: 1.5}); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]string{}

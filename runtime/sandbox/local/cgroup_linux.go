@@ -137,6 +137,7 @@ func (c *cgroups) has(controller string) bool { return slices.Contains(c.have, c
 type group struct {
 	dirs map[string]string // controller, or "" for version 2: folder
 	home map[string]string // version 1: the server's own groups
+	free chan struct{}     // closed once the thread that started the command has left
 }
 
 // groupPrefix begins the name of every group of a replica.
@@ -155,7 +156,7 @@ func (c *cgroups) make(replica string, id run.ExecutionID) (*group, error) {
 		return nil, nil
 	}
 	name := groupPrefix(replica) + string(id)
-	g := &group{dirs: map[string]string{}, home: c.v1}
+	g := &group{dirs: map[string]string{}, home: c.v1, free: make(chan struct{})}
 	if c.v2 != "" {
 		g.dirs[""] = filepath.Join(c.v2, name)
 	}
@@ -171,8 +172,8 @@ func (c *cgroups) make(replica string, id run.ExecutionID) (*group, error) {
 	return g, nil
 }
 
-// limit sets the limits of the named controllers, as far as they are in force.
-func (c *cgroups) limit(g *group, l sandbox.Limits, controllers ...string) error {
+// limit sets the limits whose controllers are in force.
+func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 	if g == nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (c *cgroups) limit(g *group, l sandbox.Limits, controllers ...string) error
 			dir = g.dirs[""]
 		}
 		wanted := (s.controller == "memory" && l.MemoryMiB > 0) || (s.controller == "pids" && l.PIDs > 0) || (s.controller == "cpu" && l.CPUs > 0)
-		if !wanted || !slices.Contains(controllers, s.controller) || !c.has(s.controller) || dir == "" {
+		if !wanted || !c.has(s.controller) || dir == "" {
 			continue
 		}
 		err := writeFile(filepath.Join(dir, s.file), s.value)
@@ -246,6 +247,14 @@ func (g *group) startIn(cmd *exec.Cmd) error {
 func (g *group) leave() {
 	if g != nil {
 		_ = enter(g.home) // then the group stays until the next start; its removal reports it
+		close(g.free)
+	}
+}
+
+// left waits for leave, which follows a start at once.
+func (g *group) left() {
+	if g != nil {
+		<-g.free
 	}
 }
 

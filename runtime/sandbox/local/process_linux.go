@@ -75,16 +75,11 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	// Beside bubblewrap's own work. The count of processes comes last: the
-	// server's thread may still be in the group.
-	if err := p.backend.cgroups.limit(p.group, p.spec.Limits, "memory", "cpu"); err != nil {
+	// All this is beside bubblewrap's own work. The server's thread must have left
+	// the group first: it would count as a process.
+	p.group.left()
+	if err := p.backend.cgroups.limit(p.group, p.spec.Limits); err != nil {
 		return err
-	}
-	// The small program or the shell says that all is made; what bubblewrap has
-	// said before is there then.
-	verdicts := bufio.NewReader(p.verdict)
-	if word, err := verdicts.ReadByte(); err != nil || word != 'r' {
-		return p.explain(ctx, err)
 	}
 	var info struct {
 		Child     int    `json:"child-pid"`
@@ -104,6 +99,10 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if p.first, err = openPidfd(info.Child); err != nil {
 		return p.explain(ctx, err)
 	}
+	verdicts := bufio.NewReader(p.verdict)
+	if word, err := verdicts.ReadByte(); err != nil || word != 'r' {
+		return p.explain(ctx, err)
+	}
 	pid, err := onlyChild(info.Child)
 	if err != nil {
 		return p.explain(ctx, err)
@@ -111,14 +110,14 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if p.command, err = openPidfd(pid); err != nil {
 		return p.explain(ctx, err)
 	}
-	if err := p.backend.cgroups.limit(p.group, p.spec.Limits, "pids"); err != nil {
-		return err
-	}
 	if _, err := p.release.Write(p.goAhead()); err != nil {
 		return p.explain(ctx, err)
 	}
 	// The end of the channel is the moment of the exec.
 	errno, err := verdicts.ReadByte()
+	if ctx.Err() != nil {
+		return p.explain(ctx, ctx.Err())
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil

@@ -147,3 +147,24 @@ func TestTheShellStandsIn(t *testing.T) {
 		t.Errorf("%v %+v", err, res)
 	}
 }
+
+// The count of processes is the command's alone: what makes its sandbox has room.
+func TestOneProcessIsEnoughForOneCommand(t *testing.T) {
+	t.Parallel()
+	b := probed(t)
+	if !b.cgroups.has("pids") {
+		t.Skip("SKIPPED: no pids control group") // also in CI: its kernel decides
+	}
+	for limit, want := range map[int64]string{1: "one\n", 2: "one\ntwo\n"} {
+		for range 10 {
+			var p printed
+			_, err := sandbox.Run(t.Context(), b, sandbox.Spec{
+				Execution: run.NewExecutionID(), Command: []string{"sh", "-c", "echo one; (exec echo two)"}, Workspace: benchFolder(t),
+				Limits: sandbox.Limits{Timeout: 20 * time.Second, PIDs: limit, MaxOutputBytes: 1 << 10},
+			}, &p, sandbox.Options{})
+			if err != nil || p.out.String() != want {
+				t.Fatalf("with %d: %v, stdout %q, stderr %q", limit, err, p.out.String(), p.err.String())
+			}
+		}
+	}
+}
