@@ -41,7 +41,14 @@ func openSandboxes(ctx context.Context, o options) *sandboxes {
 	s.closers = append(s.closers, bwrap)
 	status := bwrap.Probe(ctx)
 	if !status.Available && (o.cfg.AllowUnsandboxed || o.examplesOnly || o.typed != nil) {
-		s.usePlain(ctx, lo, "no sandbox works here: "+status.Reason)
+		why := status.Reason
+		if p := status.Problem; p != nil && o.typed != nil { // one line, which does not say that nothing can run
+			why = p.What
+			if p.Remedy != "" {
+				why += "; to mend it: " + p.Remedy
+			}
+		}
+		s.usePlain(ctx, lo, "no sandbox works here: "+why)
 		s.examplesOnly = o.examplesOnly
 		return s
 	}

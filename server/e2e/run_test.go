@@ -483,6 +483,30 @@ func TestRunByRoot(t *testing.T) {
 	says(t, "stderr", notes, "belongs to root, and a sandbox must not run as root")
 }
 
+// Without bubblewrap the command runs as a plain process, which one line says
+// with the reason.
+func TestRunWithoutASandbox(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "work")
+	bin := filepath.Join(filepath.Dir(p.dir), "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/sh", filepath.Join(bin, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	p.env = append(p.env, "PATH="+bin)
+	out, notes := p.weir(0, "run", "--set", "lr=1", "--", "sh", "-c", "pwd; echo $HOME $WEIR_CONFIG")
+	says(t, "stdout", out, p.dir+"\n"+filepath.Join(filepath.Dir(p.dir), "home")+` {"lr":1}`)
+	says(t, "stderr", notes, "UNSANDBOXED: no sandbox works here: bubblewrap (bwrap) is not installed; to mend it: ", "DONE COMPLETED")
+	if n := strings.Count(notes, "UNSANDBOXED"); n != 1 {
+		t.Errorf("it is labelled in %d lines:\n%s", n, notes)
+	}
+	if left, err := os.ReadDir(p.dir); err != nil || len(left) > 0 {
+		t.Errorf("the folder holds %v, %v", left, err)
+	}
+}
+
 // --json is one event per line and nothing else.
 func TestRunInJSON(t *testing.T) {
 	t.Parallel()
