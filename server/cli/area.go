@@ -78,7 +78,7 @@ func (a *area) draw(footer []string) {
 	for _, t := range a.tails {
 		if t.text != "" {
 			shown := strings.TrimSuffix(lastPart(t.text), "\r")
-			lines = append(lines, runewidth.Truncate(oneLine(plainText(shown)), columns-1, "…"))
+			lines = append(lines, runewidth.Truncate(strings.ReplaceAll(plainText(shown), "\t", " "), columns-1, "…"))
 		}
 	}
 	lines = append(lines, footer...)

@@ -20,9 +20,9 @@ func TestLiveViewKeepsBegunLines(t *testing.T) {
 	screen.Color = false
 	v := newLiveView(&PlainView{Out: screen, Err: screen}, got, func() (int, int) { return 40, 24 })
 	v.State(&Event{Type: run.TypeStateChanged, State: "train_running", Status: run.Running})
-	v.Output(output("STDERR", "\r10%"))
+	v.Output(output("STDERR", "\r10% |#   |"))
 	v.Output(output("STDOUT", "one\n"))
-	if want := "\r\x1b[1A\x1b[Jone\n10%\ntrain_running  0:00"; !strings.HasSuffix(got.String(), want) {
+	if want := "\r\x1b[1A\x1b[Jone\n10% |#   |\ntrain_running  0:00"; !strings.HasSuffix(got.String(), want) {
 		t.Errorf("got %q, want it to end with %q", got, want)
 	}
 	v.Output(output("STDERR", "\r20%\r30%"))
