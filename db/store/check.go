@@ -51,7 +51,7 @@ func checkLock(dir string) error {
 		return folderError(dir, err)
 	}
 	defer func() { _ = f.Close() }() // frees the lock
-	return lockError(dir, f, flock(f))
+	return lockError(dir, f, flock(f, lockPatience))
 }
 
 func checkSQLite(ctx context.Context, dir string) (Health, error) {

@@ -15,7 +15,7 @@ import (
 // lockFolder makes the data folder if needed, proves that it can be written and
 // takes its lock. The kernel frees the lock when the process ends, however it
 // ends, and children do not inherit it. It does not hold on network file systems.
-func lockFolder(dir string) (*os.File, error) {
+func lockFolder(dir string, patience time.Duration) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, folderError(dir, err)
 	}
@@ -24,7 +24,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, folderError(dir, err)
 	}
-	if err := lockError(dir, f, flock(f)); err != nil {
+	if err := lockError(dir, f, flock(f, patience)); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -56,15 +56,21 @@ func lockError(dir string, f *os.File, err error) error {
 	if pid := strings.TrimSpace(string(holder)); pid != "" {
 		by = " (process " + pid + ")"
 	}
-	return run.Errorf(run.Unavailable, "the data folder %s is in use by another Weir server%s; stop that one, or give this one another folder with --data", dir, by)
+	return &run.Error{
+		Code: run.Unavailable, Err: ErrInUse,
+		Message: fmt.Sprintf("the data folder %s is in use by another Weir server%s; stop that one, or give this one another folder with --data", dir, by),
+	}
 }
+
+// ErrInUse is the cause of an error for a data folder that another process has.
+var ErrInUse = errors.New("the data folder is in use")
 
 // lockPatience is how long a taken lock is waited for: a server that is just
 // ending holds it, and so does a child of ours between its fork and its exec.
 const lockPatience = time.Second
 
-func flock(f *os.File) error {
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
+func flock(f *os.File, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
 			return err

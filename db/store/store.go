@@ -33,7 +33,10 @@ type Options struct {
 	// a second server away. It may be empty with a URL.
 	Path string
 	// URL is a postgres:// URL; empty for SQLite.
-	URL    string
+	URL string
+	// NoWait tells at once, by ErrInUse, that another process has the data folder,
+	// which may just be ending.
+	NoWait bool
 	Logger *slog.Logger // nil discards
 }
 
@@ -87,7 +90,11 @@ func open(ctx context.Context, o Options, fault func(string) error) (*Store, err
 
 func (s *Store) open(ctx context.Context, o Options) error {
 	if o.Path != "" {
-		lock, err := lockFolder(o.Path)
+		patience := lockPatience
+		if o.NoWait {
+			patience = 0
+		}
+		lock, err := lockFolder(o.Path, patience)
 		if err != nil {
 			return err
 		}

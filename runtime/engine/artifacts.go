@@ -65,6 +65,7 @@ func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *in
 		switch {
 		case err != nil: // gone meanwhile
 			continue
+		case info.IsDir() && w.own && w.installed(name, full): // nothing that the run made
 		case info.IsDir():
 			more, err := w.walkDir(ctx, full, depth+1, left, deep, visit)
 			if err != nil || !more {
@@ -80,6 +81,20 @@ func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *in
 		return false, errTooMuch
 	}
 	return true, nil
+}
+
+// installed tells whether a folder of a project holds installed packages, which
+// are many files and not the project's own.
+func (w *workspace) installed(name, full string) bool {
+	if name == "node_modules" || name == "site-packages" {
+		return true
+	}
+	for _, mark := range []string{"pyvenv.cfg", "conda-meta"} {
+		if _, err := w.root.Lstat(path.Join(full, mark)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // list gives the names of a folder that count, sorted, as far as left allows.

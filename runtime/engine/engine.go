@@ -32,6 +32,11 @@ type Options struct {
 	DataDir  string         // holds workspaces/<session>
 	Replica  string         // the owner of the runs it claims; stays the same over restarts
 
+	// Places lets runs work in folders of the user's own. Not for a server: what it
+	// is asked for names no path, and what a command line has left in its queue is
+	// not its to run.
+	Places bool
+
 	Concurrency int           // root runs at work at once; default 8
 	MaxDepth    int           // levels of child runs below a root run; default 5
 	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s
@@ -58,7 +63,8 @@ type Engine struct {
 	// write outlives it, for last words; it ends when the stop takes too long.
 	work, write context.Context
 	// hurry is closed when the stop leaves a process no more grace.
-	hurry chan struct{}
+	hurry   chan struct{}
+	hurried sync.Once
 
 	wg      sync.WaitGroup
 	mu      sync.Mutex
@@ -159,7 +165,7 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 		stopWork(errShutdown)
 		grace := min(stopGrace, e.opts.StopTimeout/4)
 		if !within(idle, grace) {
-			close(e.hurry) // a run may have asked for more grace than there is time
+			e.Hurry() // a run may have asked for more grace than there is time
 		}
 		if !within(idle, e.opts.StopTimeout-grace) {
 			e.log.Error("Runs did not stop in time; their rows are closed at the next start", "timeout", e.opts.StopTimeout)
@@ -168,6 +174,10 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 	}
 	<-idle
 }
+
+// Hurry ends every grace at once: what was asked to stop is killed, and what will
+// be asked to is killed at the same moment.
+func (e *Engine) Hurry() { e.hurried.Do(func() { close(e.hurry) }) }
 
 // within tells whether done is closed before d has passed.
 func within(done <-chan struct{}, d time.Duration) bool {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -85,14 +86,30 @@ func (h *host) spec(x agent.Exec) (sandbox.Spec, error) {
 		choice = p.choice
 	}
 	spec := sandbox.Spec{
-		Execution: run.NewExecutionID(), Run: h.s.run.ID, Replica: h.s.e.opts.Replica, Workspace: h.s.place.path,
-		Code: x.Code, Command: x.Command, Env: mergeEnv(h.s.def.Env, h.s.run.Input.Env, x.Env),
+		Execution: run.NewExecutionID(), Run: h.s.run.ID, Replica: h.s.e.opts.Replica, Workspace: h.s.place.path, Place: h.s.run.Input.Place,
+		Code: x.Code, Command: x.Command, Env: mergeEnv(configEnv(h.s.run.Input.Config), h.s.def.Env, h.s.run.Input.Env, x.Env),
 	}
 	choice.Apply(&spec)
 	if !x.NoStage {
 		spec.Stage = h.s.run.Stage
 	}
 	return spec, nil
+}
+
+const (
+	// configName is the variable that a program finds the run's config in, as JSON.
+	configName = "WEIR_CONFIG"
+	// maxConfigEnv is the longest config that goes there: the system takes 128 KiB
+	// as one string of an environment.
+	maxConfigEnv = 100 << 10
+)
+
+// configEnv hands the config to the program.
+func configEnv(config json.RawMessage) []run.EnvVar {
+	if len(config) == 0 || len(config) > maxConfigEnv || string(config) == "null" {
+		return nil
+	}
+	return []run.EnvVar{{Name: configName, Value: string(config)}}
 }
 
 // mergeEnv gives the variables of all lists; a later one replaces an earlier one.

@@ -78,6 +78,9 @@ func (e *Engine) compose(in run.Input) (run.Run, error) {
 	if err := checkInput(in, def); err != nil {
 		return run.Run{}, err
 	}
+	if in.Place != nil && !e.opts.Places {
+		return run.Run{}, errPlace(in.Place.Folder)
+	}
 	if _, err := e.planFor(in.Sandbox, def.Sandbox); err != nil {
 		return run.Run{}, err
 	}
@@ -94,6 +97,10 @@ func (e *Engine) compose(in run.Input) (run.Run, error) {
 		r.Model = in.Model
 	}
 	return r, nil
+}
+
+func errPlace(folder string) error {
+	return run.Errorf(run.Forbidden, "only weir run works in a folder of its user's, as %s is; repeat it there with weir run --again", folder)
 }
 
 func (e *Engine) lookup(name string) (agent.Definition, error) {

@@ -23,6 +23,7 @@ type workspace struct {
 	owner  owner
 	before map[string]stamp // the files when the run began; nil: not known
 	since  time.Time        // counts when before is not known
+	own    bool             // a folder of the user's own
 }
 
 // clockSlack is how far a file system's clock may be behind the run's start.
@@ -43,6 +44,12 @@ func (e *Engine) workspacePath(id run.SessionID) string {
 // openWorkspace makes the session's folder if need be, and those of the
 // agent's files that it does not have.
 func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, error) {
+	if p := r.Input.Place; p != nil {
+		if !e.opts.Places {
+			return nil, errPlace(p.Folder)
+		}
+		return openPlace(p, r, files)
+	}
 	parent := e.workspaces()
 	if err := passable(e.opts.DataDir, parent); err != nil {
 		return nil, fmt.Errorf("making the folder of the workspaces: %w", err)
@@ -63,6 +70,30 @@ func (e *Engine) openWorkspace(r run.Run, files map[string]string) (*workspace, 
 		return nil, err
 	}
 	return w, nil
+}
+
+// openPlace opens a folder of the user's own as the workspace. It is there, and
+// stays as it is.
+func openPlace(p *run.Place, r run.Run, files map[string]string) (*workspace, error) {
+	w := &workspace{path: p.Folder, since: r.StartedAt.Add(-clockSlack), own: true}
+	var err error
+	if w.root, err = os.OpenRoot(w.path); err != nil {
+		return nil, run.Errorf(run.Invalid, "the folder %s cannot be opened: %w", w.path, underlying(err))
+	}
+	if err := w.place(files); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// underlying drops the operation and the path of a file error that the message names.
+func underlying(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
 
 // passable makes folders, from the outside in, that others may pass through but
@@ -108,7 +139,9 @@ func repair(path string) error {
 // findWorkspace opens the folder of a lost run; nil when there is none.
 func (e *Engine) findWorkspace(r run.Run) (*workspace, error) {
 	w := &workspace{path: e.workspacePath(r.Session), since: r.StartedAt.Add(-clockSlack)}
-	if err := repair(w.path); err != nil {
+	if p := r.Input.Place; p != nil {
+		w.path, w.own = p.Folder, true
+	} else if err := repair(w.path); err != nil {
 		return nil, err
 	}
 	var err error

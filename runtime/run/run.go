@@ -45,6 +45,7 @@ type Input struct {
 	TimeoutSeconds float64         `json:"timeoutSeconds,omitempty"`
 	Labels         json.RawMessage `json:"labels,omitempty"`
 	Config         json.RawMessage `json:"config,omitempty"`
+	Place          *Place          `json:"place,omitempty"` // nil: the session's workspace
 }
 
 // Run is one execution of an agent in a session.

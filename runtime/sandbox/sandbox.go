@@ -33,11 +33,14 @@ type Spec struct {
 	Command []string
 
 	Workspace string // absolute path on this host, exists
-	Env       []run.EnvVar
-	Image     string // for backends that have images
-	Limits    Limits
-	Network   string // NONE, HOST or a name the operator lists
-	GPU       string
+	// Place is set when the workspace is a folder of the user's own: it stays at its
+	// path, and its owner and rights as they are.
+	Place   *run.Place
+	Env     []run.EnvVar
+	Image   string // for backends that have images
+	Limits  Limits
+	Network string // NONE, HOST or a name the operator lists
+	GPU     string
 }
 
 // Limits bound one execution.

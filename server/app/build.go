@@ -56,6 +56,8 @@ type options struct {
 	// examplesOnly allows plain processes where no sandbox works, and then
 	// refuses every run that the API asks for.
 	examplesOnly bool
+	// typed is set for one command that its user typed; nothing else can be started.
+	typed *typed
 }
 
 // server is the built server.
@@ -85,7 +87,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	}
 	// Trying the sandbox takes as long as all the rest: it is done beside it.
 	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
-	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Logger: o.log}); err != nil {
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, NoWait: o.typed != nil, Logger: o.log}); err != nil {
 		return nil, err
 	}
 	if s.replica, err = replica(o.cfg.Data); err != nil {
@@ -114,6 +116,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,
+		Places:      o.typed != nil,
 		DataDir:     o.cfg.Data,
 		Replica:     s.replica,
 		Concurrency: o.cfg.Concurrency,
@@ -124,8 +127,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		return nil, fmt.Errorf("making the engine: %w", err)
 	}
 	var runs graph.Runs = s.engine
-	if s.sandboxes.examplesOnly {
-		runs = watchOnly{s.engine}
+	switch {
+	case o.typed != nil:
+		runs = keepAll{watchOnly{s.engine, errTypedOnly}}
+	case s.sandboxes.examplesOnly:
+		runs = watchOnly{s.engine, errExamplesOnly}
 	}
 	api := graph.New(graph.Options{
 		Runs: runs, Reader: s.store, Feed: s.stream, Agents: catalog{o.agents}, Log: o.log,

@@ -10,7 +10,7 @@ import (
 
 // clientCommands talk to a server.
 type clientCommands struct {
-	Run      cli.RunCommand      `cmd:"" help:"Run a Python file, a command or an agent, and watch it." group:"Runs"`
+	Run      runCommand          `cmd:"" help:"Run a command in the current folder, or at a server, and watch it." group:"Runs"`
 	Tail     cli.TailCommand     `cmd:"" help:"Show a run or a session as it goes on." group:"Runs"`
 	Abort    cli.AbortCommand    `cmd:"" help:"End a run, and prove it." group:"Runs"`
 	Show     cli.ShowCommand     `cmd:"" help:"Show what is known about a run or a session." group:"Runs"`

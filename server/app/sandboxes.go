@@ -19,6 +19,7 @@ type sandboxes struct {
 	policy   sandbox.Policy
 	// examplesOnly: there are plain processes only, and only for the shipped examples.
 	examplesOnly bool
+	unsandboxed  string // why there are plain processes only
 	closers      []io.Closer
 }
 
@@ -28,22 +29,46 @@ type sandboxes struct {
 func openSandboxes(ctx context.Context, o options) *sandboxes {
 	lo := local.Options{Python: o.cfg.Python, Place: o.cfg.Data, Helpers: filepath.Join(o.cfg.Data, "lib"), Log: o.log}
 	s := &sandboxes{policy: newPolicy(o.cfg.Sandbox)}
+	if o.typed != nil {
+		s.policy = o.typed.policy()
+		lo.UID, lo.GID = o.typed.uid, o.typed.gid
+		if o.typed.plain != nil {
+			s.usePlain(ctx, lo, o.typed.plain.Error())
+			return s
+		}
+	}
 	bwrap := local.NewBubblewrap(lo)
 	s.closers = append(s.closers, bwrap)
 	status := bwrap.Probe(ctx)
-	var backend sandbox.Backend = bwrap
-	if !status.Available && (o.cfg.AllowUnsandboxed || o.examplesOnly) {
-		plain := local.NewPlain(lo)
-		s.closers = append(s.closers, plain)
-		backend = plain
+	if !status.Available && (o.cfg.AllowUnsandboxed || o.examplesOnly || o.typed != nil) {
 		why := status.Reason
-		status = plain.Probe(ctx)
-		status.Reason += "; no sandbox works here: " + why
+		if p := status.Problem; p != nil && o.typed != nil { // one line, which does not say that nothing can run
+			why = p.What
+			if p.Remedy != "" {
+				why += "; to mend it: " + p.Remedy
+			}
+		}
+		s.usePlain(ctx, lo, "no sandbox works here: "+why)
 		s.examplesOnly = o.examplesOnly
+		return s
 	}
-	s.backends = map[string]sandbox.Backend{backend.Name(): backend}
-	s.found = append(s.found, status)
+	s.use(bwrap, status)
 	return s
+}
+
+func (s *sandboxes) use(b sandbox.Backend, status sandbox.Status) {
+	s.backends = map[string]sandbox.Backend{b.Name(): b}
+	s.found = append(s.found, status)
+}
+
+// usePlain takes plain processes, and keeps why there is no sandbox.
+func (s *sandboxes) usePlain(ctx context.Context, lo local.Options, why string) {
+	plain := local.NewPlain(lo)
+	s.closers = append(s.closers, plain)
+	status := plain.Probe(ctx)
+	status.Reason += "; " + why
+	s.unsandboxed = why
+	s.use(plain, status)
 }
 
 func (s *sandboxes) close() error {

@@ -61,6 +61,8 @@ var rules = map[string][]string{
 	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/operation", "server/ws"},
 	// A client knows the API and the domain's names, and nothing of a server.
 	"server/cli": {"runtime/run"},
+	// Looks at the machine for the command that was typed.
+	"server/around": {"runtime/run"},
 	// The only package that sees all.
 	"server/app":      {"runtime/...", "db/store", "graph/...", "web", "examples", "server/..."},
 	"server/archtest": {},

@@ -13,7 +13,7 @@ import (
 // command line; setting names the environment variable, section the part of the
 // configuration file.
 type Connection struct {
-	Server    string `help:"URL of the server; empty: http://127.0.0.1:8080." setting:"WEIR_SERVER" section:"client" placeholder:"URL"`
+	Server    string `help:"URL of the server; empty: http://127.0.0.1:8080, but for run none: the command runs here." setting:"WEIR_SERVER" section:"client" placeholder:"URL"`
 	Token     string `help:"Token of the server. Other users of this machine can see it here; rather set WEIR_TOKEN or --token-file." placeholder:"TOKEN"`
 	TokenFile string `help:"File with the token of the server." setting:"WEIR_TOKEN_FILE" section:"client" placeholder:"FILE"`
 	JSON      bool   `name:"json" help:"Print JSON with the API's field names: one document, or one event per line."`

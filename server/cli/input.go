@@ -29,8 +29,9 @@ type RunFlags struct {
 	Memory  string   `help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
 	CPUs    float64  `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
 	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
+	Output  string   `name:"max-output" help:"Most output, such as 2GiB; then the program is ended. A number is in MiB." setting:"WEIR_RUN_MAX_OUTPUT" placeholder:"SIZE"`
 	Network string   `help:"none, host, or a name that the operator lists." setting:"WEIR_RUN_NETWORK" placeholder:"NAME"`
-	GPU     string   `name:"gpu" help:"GPU type." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
+	GPU     GPU      `name:"gpu" help:"GPUs; at a server of the type after an equals sign, as in --gpu=H100. Without a server: /dev/nvidia*." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
 	Backend string   `help:"Where to run: a sandbox backend of the server." setting:"WEIR_RUN_BACKEND" placeholder:"NAME"`
 	Image   string   `help:"Image, for backends that have images." placeholder:"NAME"`
 	Session string   `help:"Session to run in; empty: a new one." placeholder:"ID"`
@@ -41,11 +42,24 @@ type RunFlags struct {
 
 // Input is the StartRunInput for these flags and what follows them.
 func (f *RunFlags) Input(argv []string, getenv func(string) string) (map[string]any, error) {
+	return f.input(argv, getenv, f.program)
+}
+
+// LocalInput is the same for a command that runs on this machine, where its
+// files are.
+func (f *RunFlags) LocalInput(argv []string, getenv func(string) string) (map[string]any, error) {
+	return f.input(argv, getenv, f.local)
+}
+
+func (f *RunFlags) input(argv []string, getenv func(string) string, program func(map[string]any, []string) error) (map[string]any, error) {
 	in := map[string]any{}
 	if len(argv) > 0 && argv[0] == "--" {
 		argv = argv[1:]
 	}
-	if err := f.program(in, argv); err != nil {
+	if f.GPU == anyGPU && len(argv) > 1 && argv[1] == "--" {
+		return nil, usagef("--gpu takes its type after an equals sign: --gpu=%s", argv[0])
+	}
+	if err := program(in, argv); err != nil {
 		return nil, err
 	}
 	sandbox, err := f.sandbox()
@@ -112,7 +126,7 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 		return nil
 	}
 	if len(rest) > 0 {
-		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, shellWords(rest))
+		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, ShellWords(rest))
 	}
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > maxCode {
@@ -126,6 +140,25 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 		return usagef("reading %s: %w", file, bare(err))
 	}
 	in["code"] = string(code)
+	return nil
+}
+
+// local leaves the command as it is; a Python file alone is one for python3.
+func (f *RunFlags) local(in map[string]any, argv []string) error {
+	if len(argv) == 0 {
+		return f.program(in, nil)
+	}
+	if f.Agent == "" {
+		in["agent"], in["stage"] = "script", "train"
+	}
+	if strings.HasSuffix(argv[0], ".py") {
+		if info, err := os.Stat(argv[0]); err != nil {
+			return usagef("there is no file %s here", argv[0])
+		} else if info.Mode()&0o111 == 0 || !strings.ContainsRune(argv[0], '/') {
+			argv = append([]string{"python3"}, argv...)
+		}
+	}
+	in["command"] = argv
 	return nil
 }
 
@@ -161,6 +194,13 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 		}
 		s[v.key] = mib
 	}
+	if f.Output != "" {
+		mib, err := parseMiB(f.Output)
+		if err != nil {
+			return nil, usagef("--max-output %q is not a size such as 512MiB or 4GiB", f.Output)
+		}
+		s["maxOutputBytes"] = mib << 20
+	}
 	if f.CPUs < 0 || math.IsNaN(f.CPUs) || math.IsInf(f.CPUs, 0) {
 		return nil, usagef("--cpus %v is not a number of processors", f.CPUs)
 	}
@@ -171,7 +211,7 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 	if strings.EqualFold(network, "none") || strings.EqualFold(network, "host") {
 		network = strings.ToUpper(network)
 	}
-	for key, value := range map[string]string{"network": network, "gpu": f.GPU, "backend": f.Backend, "image": f.Image} {
+	for key, value := range map[string]string{"network": network, "gpu": string(f.GPU), "backend": f.Backend, "image": f.Image} {
 		if value != "" {
 			s[key] = value
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,5 +175,37 @@ func TestDidYouMean(t *testing.T) {
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: %q", word, got)
 		}
+	}
+}
+
+// Without a server a command stays as it is, and a Python file is one.
+func TestLocalInput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "träin me.py")
+	program := filepath.Join(dir, "prog.py")
+	for path, mode := range map[string]os.FileMode{file: 0o644, program: 0o755} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		argv, want []string
+	}{
+		{[]string{"--", "python3", file, "-x"}, []string{"python3", file, "-x"}},
+		{[]string{file, "--lr", "1"}, []string{"python3", file, "--lr", "1"}},
+		{[]string{program}, []string{program}},
+		{[]string{"ls"}, []string{"ls"}},
+	} {
+		in, err := (&RunFlags{OnBusy: "reject"}).LocalInput(c.argv, nil)
+		if got, _ := in["command"].([]string); err != nil || !slices.Equal(got, c.want) || in["stage"] != "train" || in["code"] != nil {
+			t.Errorf("%q: got %v, %v, want %q", c.argv, in, err, c.want)
+		}
+	}
+	if _, err := (&RunFlags{OnBusy: "reject"}).LocalInput([]string{dir + "/none.py"}, nil); err == nil || !strings.Contains(err.Error(), "none.py") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := (&RunFlags{OnBusy: "reject", GPU: anyGPU}).LocalInput([]string{"H100", "--", "x"}, nil); err == nil || !strings.Contains(err.Error(), "--gpu=H100") {
+		t.Errorf("a type behind a space: %v", err)
 	}
 }

@@ -256,15 +256,15 @@ func what(r *Run) string {
 	case r.Error != "":
 		return r.Error
 	case len(r.Input.Command) > 0:
-		return shellWords(r.Input.Command)
+		return ShellWords(r.Input.Command)
 	case r.Input.Code != "":
 		return r.Input.lines()
 	}
 	return r.Input.Prompt
 }
 
-// shellWords writes an argument vector as one would type it.
-func shellWords(argv []string) string {
+// ShellWords writes an argument vector as one would type it.
+func ShellWords(argv []string) string {
 	var out []string
 	for _, a := range argv {
 		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;#~!") {

@@ -15,6 +15,8 @@ type PlainView struct {
 	Out, Err *Screen
 	// Quiet: only what the program wrote.
 	Quiet bool
+	// KnownIsolation: what it says has been told already.
+	KnownIsolation bool
 
 	fail     error              // the first of writing; what follows is not written
 	filters  map[string]*stream // by execution and stream
@@ -86,7 +88,7 @@ func (v *PlainView) Other(e *Event) {
 		}
 		v.line(e, fmt.Sprintf("tool %s %s after %.1f s", e.Name, end, e.Seconds))
 	case run.TypeExecutionStarted:
-		if e.Isolation != "" {
+		if e.Isolation != "" && !v.KnownIsolation {
 			v.line(e, e.Isolation+": the command runs as a plain process")
 		}
 	case run.TypeExecutionFinished:
@@ -110,7 +112,7 @@ func (v *PlainView) Other(e *Event) {
 
 func (v *PlainView) finished(e *Event) {
 	switch e.ExitClass {
-	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled: // the run's end or the tool call's says so
+	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled, run.ClassInfrastructure: // the run's end or the tool call's says so
 	default:
 		text := "execution ended: " + string(e.ExitClass)
 		if e.ExitCode != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,7 +66,36 @@ func (r *RunCommand) Run(ctx context.Context, i *IO) error {
 		return i.print("%s\n", started.ID)
 	}
 	i.Notice(fmt.Sprintf("run %s at %s", started.ID, c.PageURL(started.Session.ID)))
-	return Attend(ctx, c, started.ID, i, r.JSON)
+	return Attend(ctx, c, started.ID, i, Attention{JSON: r.JSON})
+}
+
+// Attention is how a run is watched to its end.
+type Attention struct {
+	JSON bool
+	// Again is what a second Ctrl-C does, while the end is still waited for; nil:
+	// it leaves the abort to the server.
+	Again func()
+	// Ended is told the outcome, after everything was shown.
+	Ended func(Outcome)
+	// Signals act as the first Ctrl-C does, beside those that always do.
+	Signals []os.Signal
+}
+
+// reason is what an abort says for a signal.
+func (a Attention) reason(s os.Signal) string {
+	if slices.Contains(a.Signals, s) {
+		return "at the command line: " + s.String()
+	}
+	return ctrlC
+}
+
+const ctrlC = "Ctrl-C at the command line"
+
+func (a Attention) promise() string {
+	if a.Again != nil {
+		return "Ctrl-C again kills it at once"
+	}
+	return "Ctrl-C again leaves that to the server"
 }
 
 // start sends the input, again if the answer got lost: by its key the server
@@ -90,12 +120,13 @@ func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
 // Attend watches a run to its end. A first Ctrl-C, which is also the end of ctx,
 // aborts it and prints the receipt; a second one leaves it to the server. The
 // error carries the exit code of the outcome.
-func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error {
+func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, append([]os.Signal{os.Interrupt, syscall.SIGTERM}, a.Signals...)...)
 	defer signal.Stop(signals)
 
-	view := i.view(asJSON, false)
+	view := i.view(a.JSON, false)
+	defer view.close()
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -111,7 +142,10 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error
 		watched <- end{o, err}
 	})
 	finish := func(e end) error {
-		view.settle()
+		view.close()
+		if e.err == nil && a.Ended != nil {
+			a.Ended(e.Outcome)
+		}
 		switch {
 		case e.err != nil:
 			return fmt.Errorf("%w; weir tail %s --after %d goes on watching", e.err, id, e.LastSeq)
@@ -123,22 +157,25 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error
 		return nil
 	}
 
+	reason := ctrlC
 	select {
 	case e := <-watched:
 		return finish(e)
-	case <-signals:
+	case why := <-signals:
+		reason = a.reason(why)
 	case <-ctx.Done(): // the same Ctrl-C, seen by the caller
 		select {
-		case <-signals:
+		case why := <-signals:
+			reason = a.reason(why)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	i.Notice("aborting " + id + "; Ctrl-C again leaves that to the server")
+	i.Notice("aborting " + id + "; " + a.promise())
 	aborted := make(chan error, 1)
 	wg.Go(func() {
 		var r *Receipt
 		err := c.patiently(wctx, func() (err error) {
-			r, err = c.Abort(wctx, AbortOrder{Run: id, Wait: true, Reason: "Ctrl-C at the command line"})
+			r, err = c.Abort(wctx, AbortOrder{Run: id, Wait: true, Reason: reason})
 			return err
 		})
 		if err == nil {
@@ -157,7 +194,14 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, asJSON bool) error
 				return err
 			}
 			receipt = true
-		case <-signals:
+		case again := <-signals:
+			if slices.Contains(a.Signals, again) {
+				continue // it may come more than once
+			}
+			if a.Again != nil {
+				a.Again()
+				continue
+			}
 			i.Notice("left alone; the abort goes on. weir show " + id + " tells how it ended")
 			return &ExitError{Code: CodeAborted}
 		}

@@ -142,7 +142,9 @@ type IO struct {
 	Out, Err *Screen
 	Getenv   func(string) string
 	// NewView makes the view that shows a run to a person; nil: PlainView.
-	NewView func(out, err *Screen) Shown
+	NewView func(i *IO) Shown
+	// KnownIsolation: the user has been told that there is no sandbox.
+	KnownIsolation bool
 
 	mu    sync.Mutex
 	shown *guarded // what a notice must not write into

@@ -92,7 +92,7 @@ func (r *Run) text(c *Client) string {
 		b.add("attempt", strconv.Itoa(r.Attempt))
 	}
 	b.add("prompt", clip(r.Input.Prompt, 500))
-	b.add("command", shellWords(r.Input.Command))
+	b.add("command", ShellWords(r.Input.Command))
 	if r.Input.Code != "" {
 		b.add("code", r.Input.lines())
 	}

@@ -25,9 +25,9 @@ func (i *IO) view(asJSON, quiet bool) *guarded {
 	case asJSON:
 		v = &jsonView{out: i}
 	case i.NewView != nil && !quiet:
-		v = i.NewView(i.Out, i.Err)
+		v = i.NewView(i)
 	default:
-		v = &PlainView{Out: i.Out, Err: i.Err, Quiet: quiet}
+		v = i.plain(quiet)
 	}
 	g := &guarded{view: v}
 	i.mu.Lock()
@@ -36,10 +36,22 @@ func (i *IO) view(asJSON, quiet bool) *guarded {
 	return g
 }
 
+func (i *IO) plain(quiet bool) *PlainView {
+	return &PlainView{Out: i.Out, Err: i.Err, Quiet: quiet, KnownIsolation: i.KnownIsolation}
+}
+
 func (g *guarded) settle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.view.Settle()
+}
+
+// close ends a view for good.
+func (g *guarded) close() {
+	g.settle()
+	if c, ok := g.view.(interface{ Close() }); ok {
+		c.Close() // outside of the lock: it may wait for what takes it
+	}
 }
 
 func (g *guarded) failed() error {

@@ -328,7 +328,7 @@ func TestClientOnATerminal(t *testing.T) {
 	needPython(t)
 	s := newServer(t, "")
 	s.start()
-	program := []string{"run", "--title", strings.Repeat("long ", 40), "--", "printf", `\033]0;owned\007\033[31mred\033[2J\033[5A\033]52;c;eA==\007`}
+	program := []string{"run", "--no-chart", "--title", strings.Repeat("long ", 40), "--", "printf", `\033]0;owned\007\033[31mred\033[2J\033[5A\033]52;c;eA==\007`}
 	got := s.onATerminal(nil, program...)
 	if !strings.Contains(got, "\x1b[31mred\x1b[0m\r\n") {
 		t.Errorf("the colour is lost, stays on, or is not on a line of its own: %q", got)

@@ -2,15 +2,10 @@ package local
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
@@ -74,7 +69,7 @@ func shown(spec sandbox.Spec, command []string) []string {
 }
 
 const (
-	passwd = "weir:x:1000:1000:weir:/workspace:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+	nobody = "nobody:x:65534:65534:nobody:/:/bin/false\n"
 	groups = "weir:x:1000:\nnogroup:x:65534:\n"
 	mib    = 1 << 20
 )
@@ -110,16 +105,23 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 	args = append(args,
 		"--ro-bind-data", at("passwd"), "/etc/passwd", "--ro-bind-data", at("group"), "/etc/group",
 		"--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys",
-		"--dev", "/dev", "--size", strconv.FormatInt(shm*mib, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+		"--dev", "/dev")
+	for _, device := range devices(spec) {
+		args = append(args, "--dev-bind", device, device)
+	}
+	args = append(args,
+		"--size", strconv.FormatInt(shm*mib, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.FormatInt(tmp*mib, 10), "--tmpfs", "/tmp",
-		"--bind", spec.Workspace, "/workspace",
+	)
+	args = append(args, places(spec)...)
+	args = append(args,
 		// Read-only as everything on the root, without a mount of their own.
 		"--perms", "0444", "--file", at("python"), helpersPath+"/"+helpers.PythonName,
 		"--perms", "0555", "--file", at("shell"), helpersPath+"/"+helpers.ShellName)
 	if spec.Code != "" {
 		args = append(args, "--ro-bind-data", at("code"), codePath)
 	}
-	args = append(args, "--chdir", "/workspace", "--remount-ro", "/", "--clearenv")
+	args = append(args, "--chdir", inside(spec), "--remount-ro", "/", "--clearenv")
 	for _, e := range plain {
 		args = append(args, "--setenv", e.Name, e.Value)
 	}
@@ -138,8 +140,8 @@ func (b *Bubblewrap) arguments(spec sandbox.Spec, plain []run.EnvVar, fd map[str
 // sandboxEnv is the whole environment of a command.
 func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
 	return withHelpers(merge([]run.EnvVar{
-		{Name: "PATH", Value: sandboxPath},
-		{Name: "HOME", Value: "/workspace"},
+		{Name: "PATH", Value: pathFirst(spec, sandboxPath)},
+		{Name: "HOME", Value: homeInside(spec)},
 		{Name: "USER", Value: "weir"},
 		{Name: "LANG", Value: "C.UTF-8"},
 		{Name: "TMPDIR", Value: "/tmp"},
@@ -147,32 +149,5 @@ func sandboxEnv(spec sandbox.Spec) []run.EnvVar {
 		{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
 		{Name: labelRun, Value: string(spec.Run)},
 		{Name: labelExecution, Value: string(spec.Execution)},
-	}, spec.Env), "/workspace", helpersPath)
-}
-
-// chownTree gives everything below a folder to a user, the folder itself last, so
-// that an interrupted change is done again. Links are not followed.
-func chownTree(ctx context.Context, path string, id int) error {
-	t := &tree{ctx: ctx, visit: func(dir int, name string, _ *unix.Stat_t) error {
-		err := unix.Fchownat(dir, name, id, id, unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("changing the owner of %q: %w", name, err)
-		}
-		return nil
-	}}
-	if err := t.walk(path); err != nil {
-		return err
-	}
-	if t.blind {
-		return errors.New("it was changed by somebody at the same moment")
-	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return fmt.Errorf("opening it: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // opened for reading
-	if err := root.Chmod(".", 0o700); err != nil {
-		return fmt.Errorf("closing it to others: %w", err)
-	}
-	return root.Lchown(".", id, id)
+	}, spec.Env), inside(spec), helpersPath)
 }

@@ -19,6 +19,7 @@ import (
 type Bubblewrap struct {
 	opts    Options
 	uid     int // of the sandboxes
+	gid     int
 	root    bool
 	starter *starter
 	cgroups *cgroups
@@ -40,6 +41,9 @@ func NewBubblewrap(o Options) *Bubblewrap {
 	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.uid == 0 {
 		b.uid = DefaultUID
+	}
+	if b.gid = o.GID; b.gid == 0 {
+		b.gid = b.uid
 	}
 	if b.opts.Bwrap == "" {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
@@ -105,7 +109,7 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.own(ctx, spec.Workspace); err != nil {
+	if err := b.own(ctx, spec); err != nil {
 		return nil, err
 	}
 	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
@@ -135,7 +139,7 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	cmd.ExtraFiles = files.extra
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if b.root {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid), Groups: []uint32{}}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.gid), Groups: []uint32{}}
 	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
@@ -184,8 +188,9 @@ func (b *Bubblewrap) leave(p *bwrapProcess) {
 
 // own gives a workspace to the sandbox's user: files that the server has put
 // there belong to root and could not be changed. It happens once, when the
-// folder changes hands.
-func (b *Bubblewrap) own(ctx context.Context, workspace string) error {
+// folder changes hands. A folder of the user's own never does.
+func (b *Bubblewrap) own(ctx context.Context, spec sandbox.Spec) error {
+	workspace := spec.Workspace
 	info, err := os.Lstat(workspace)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -196,7 +201,7 @@ func (b *Bubblewrap) own(ctx context.Context, workspace string) error {
 		return run.Errorf(run.Internal, "the workspace %s is not a folder", workspace)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !b.root || !ok || int(st.Uid) == b.uid {
+	if !b.root || !ok || spec.Place != nil || int(st.Uid) == b.uid {
 		return nil
 	}
 	if err := chownTree(ctx, workspace, b.uid); err != nil {

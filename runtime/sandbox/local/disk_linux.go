@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 
@@ -79,6 +80,7 @@ func (d *disks) take(ctx context.Context, workspace string) (give func(), err er
 type meter struct {
 	disks     *disks
 	workspace string
+	base      int64 // bytes that do not count: they were the user's before
 	free      int64 // bytes of the file system when the execution started
 	blind     int   // looks in a row that something was hidden from
 }
@@ -115,9 +117,17 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 	}
 	m.free = freeBytes(m.workspace)
 	limit := spec.Limits.DiskMiB << 20
-	use, err := m.use(ctx, limit, 0, nil)
+	most := limit
+	if spec.Place != nil {
+		most = math.MaxInt64
+	}
+	use, err := m.use(ctx, most, 0, nil)
 	if err != nil {
 		return nil, fmt.Errorf("measuring the workspace: %w", err)
+	}
+	if spec.Place != nil {
+		m.base = use
+		return m, nil
 	}
 	if use > limit {
 		return nil, run.Errorf(run.Invalid, "the workspace is over its disk limit before the command starts: %s; raise that, delete files of the workspace, or use a new session",
@@ -135,6 +145,7 @@ func (m *meter) use(ctx context.Context, limit, known int64, processes func() []
 		return 0, err
 	}
 	defer give()
+	limit += m.base
 	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
 	var top unix.Stat_t
 	if err := unix.Lstat(m.workspace, &top); err != nil {
@@ -157,9 +168,9 @@ func (m *meter) use(ctx context.Context, limit, known int64, processes func() []
 	}
 	// What hides can only be over the limit if the file system has lost as much.
 	if m.blind >= blindLooks && m.free > 0 {
-		g.bytes = max(g.bytes, m.free-freeBytes(m.workspace))
+		g.bytes = max(g.bytes, m.base+m.free-freeBytes(m.workspace))
 	}
-	return g.bytes, nil
+	return max(g.bytes-m.base, 0), nil
 }
 
 // freeBytes gives what the file system of a path can still take; 0 when unknown.

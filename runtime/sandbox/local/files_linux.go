@@ -65,7 +65,7 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	fd := map[string]int{"args": 3, "status": 4, "passwd": 7, "group": 8}
 	f.extra = []*os.File{
 		nil, pipe(&p.status, true), pipe(&p.release, false), pipe(&p.verdict, true),
-		data("passwd", []byte(passwd)), data("group", []byte(groups)),
+		data("passwd", passwd(p.spec)), data("group", []byte(groups)),
 	}
 	if p.stub != nil {
 		f.shared = p.stub

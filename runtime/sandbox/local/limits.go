@@ -9,7 +9,7 @@ import (
 
 // noGPU refuses a request for a GPU: running without one would be something else.
 func noGPU(spec sandbox.Spec) error {
-	if spec.GPU == "" {
+	if spec.GPU == "" || len(devices(spec)) > 0 {
 		return nil
 	}
 	return run.Errorf(run.Invalid, "the local backend has no GPUs to give, but %q was asked for: use another backend", spec.GPU)

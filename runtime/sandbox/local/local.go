@@ -32,6 +32,8 @@ type Options struct {
 	// UID is the user and group id of sandboxes when the server runs as root;
 	// 0 means DefaultUID. A server without root runs them as itself.
 	UID int
+	// GID is the group id of such sandboxes; 0 means that of UID.
+	GID int
 	// Bwrap is the path of bubblewrap; "" searches PATH.
 	Bwrap string
 	// Python is the path of the interpreter for Python code; "" searches the

@@ -84,8 +84,13 @@ func (b *Plain) env(spec sandbox.Spec, helpers string) []run.EnvVar {
 			defaults = append(defaults, run.EnvVar{Name: name, Value: v})
 		}
 	}
+	home := spec.Workspace
+	if spec.Place != nil { // the command as its user would have started it
+		home = os.Getenv("HOME")
+		defaults = merge(defaults, []run.EnvVar{{Name: "PATH", Value: pathFirst(spec, os.Getenv("PATH"))}})
+	}
 	return withHelpers(merge(append(defaults,
-		run.EnvVar{Name: "HOME", Value: spec.Workspace},
+		run.EnvVar{Name: "HOME", Value: home},
 		run.EnvVar{Name: "PYTHONUNBUFFERED", Value: "1"},
 		run.EnvVar{Name: "PYTHONDONTWRITEBYTECODE", Value: "1"},
 	), spec.Env), spec.Workspace, helpers)

@@ -32,7 +32,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(s.Reason)
 	}
 	spec := benchSpec(b)
-	if err := back.own(b.Context(), spec.Workspace); err != nil {
+	if err := back.own(b.Context(), spec); err != nil {
 		b.Fatal(err)
 	}
 	rounds := 300
