@@ -42,7 +42,7 @@ bench: ## Measure Weir against what it stands on; fails over the limits
 FUZZTIME ?= 10s
 fuzz: ## Fuzz what reads output: each target for FUZZTIME (10s)
 	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' | \
-		xargs -P 2 -L 1 sh -c '$(GO) test -run "^$$" -fuzz "^$$0$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s -parallel 1 -timeout 0 $$1'
+		xargs -P 2 -I{} sh -c 'GO="$(GO)" .ci/fuzz {} $(FUZZTIME)'
 
 soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, 200 quick exits, a million lines through CPython, a million hostile files
 	cd web && WEIR_CLIENT_ROUNDS=20 npm run e2e -- clients
