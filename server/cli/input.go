@@ -129,6 +129,9 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 		in["command"] = argv
 		return nil
 	}
+	if flag := misplacedFlag(argv); flag != "" {
+		return usagef("put flags before the file: %s stands after %s; weir run %s ... %s", flag, file, flag, file)
+	}
 	if len(rest) > 0 {
 		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, ShellWords(rest))
 	}

@@ -45,6 +45,7 @@ func TestInput(t *testing.T) {
 		"Nothing":       {RunFlags{}, []string{"--"}, "--agent"},
 		"NoFile":        {RunFlags{}, []string{"none.py"}, "none.py"},
 		"FileWithArgs":  {RunFlags{}, []string{file, "--lr", "1"}, "--lr 1"},
+		"FlagAfterFile": {RunFlags{}, []string{file, "--set", "lr=1"}, "put flags before the file: --set stands after"},
 		"HugeFile":      {RunFlags{}, []string{huge}, "1.0 MiB"},
 		"AFolder":       {RunFlags{}, []string{dir + "/../" + filepath.Base(dir) + "/x.py"}, "x.py"},
 		"BadEnv":        {RunFlags{Env: []string{"=x"}}, []string{"x"}, `--env "=x"`},
