@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -82,6 +83,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if o.typed == nil && !o.examplesOnly && !o.cfg.AllowUnsandboxed {
+		if p := closedAbove(o.cfg.Data, os.Geteuid()); p != nil && makesData(o.cfg) {
+			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, p)
+		}
+	}
 	if err := makeData(o.cfg.Data); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,10 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local"
+	"github.com/weirhq/weir/server/around"
+	"github.com/weirhq/weir/server/config"
 )
 
 // replicaFile keeps the replica's id in its data folder, so that a restart
@@ -78,6 +82,46 @@ func makeData(dir string) error {
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
 	}
 	return nil
+}
+
+// closedAbove finds, before anything is made, the folder above a root server's data
+// folder that the users of its sandboxes may not pass through; nil: there is none,
+// or they are the server's own user. What it finds is what the probe finds later.
+func closedAbove(dir string, euid int) *sandbox.Problem {
+	if euid != 0 {
+		return nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil // is told where it is used
+	}
+	const other = 1<<31 - 2 // nobody's
+	at := around.Blocks(filepath.Dir(dir), other, other)
+	info, err := os.Stat(at)
+	if at == "" || err != nil {
+		return nil
+	}
+	uid := local.DefaultUID
+	if u, g, ok := around.Owner(info); ok && (u == uid || g == uid) {
+		return nil // the probe looks closer
+	}
+	p := &sandbox.Problem{
+		What:      fmt.Sprintf("user id %d cannot reach the data folder %s: %s has the mode %04o", uid, dir, at, info.Mode().Perm()),
+		Meaning:   "a server that runs as root starts commands as that user, who must be able to pass through the folders above, as the mode 0711 lets",
+		Remedy:    "chmod a+x " + at,
+		Misplaced: true,
+	}
+	if at == "/root" { // is closed for good reasons
+		p.Remedy = "weir serve --data /var/lib/weir"
+	}
+	return p
+}
+
+// makesData tells whether a start makes the data folder or a file in it before
+// anything else can fail.
+func makesData(c config.Serve) bool {
+	info, err := os.Stat(c.Data)
+	return errors.Is(err, fs.ErrNotExist) || (err == nil && info.IsDir() && c.DB == "")
 }
 
 // openData lets others pass through a root server's data folder, as one that
