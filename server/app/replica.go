@@ -91,22 +91,24 @@ func closedAbove(dir string, euid int) *sandbox.Problem {
 	if euid != 0 {
 		return nil
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil // is told where it is used
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
 	}
 	const other = 1<<31 - 2 // nobody's
 	at := around.Blocks(filepath.Dir(dir), other, other)
-	info, err := os.Stat(at)
-	if at == "" || err != nil {
+	if at == "" {
 		return nil
 	}
 	uid := local.DefaultUID
-	if u, g, ok := around.Owner(info); ok && (u == uid || g == uid) {
-		return nil // the probe looks closer
+	if around.Blocks(at, uid, uid) == "" {
+		return nil // it is that user's
+	}
+	var mode fs.FileMode
+	if info, err := os.Stat(at); err == nil {
+		mode = info.Mode().Perm()
 	}
 	p := &sandbox.Problem{
-		What:      fmt.Sprintf("user id %d cannot reach the data folder %s: %s has the mode %04o", uid, dir, at, info.Mode().Perm()),
+		What:      fmt.Sprintf("user id %d cannot reach the data folder %s: %s has the mode %04o", uid, dir, at, mode),
 		Meaning:   "a server that runs as root starts commands as that user, who must be able to pass through the folders above, as the mode 0711 lets",
 		Remedy:    "chmod a+x " + at,
 		Misplaced: true,

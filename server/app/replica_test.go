@@ -25,7 +25,7 @@ func TestAClosedDataFolderIsNotMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	if err := os.Chmod(top, 0o700); err != nil { //nolint:gosec // closed, for this
+	if err := os.Chmod(top, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	data := filepath.Join(top, "new", "data")
@@ -39,7 +39,7 @@ func TestAClosedDataFolderIsNotMade(t *testing.T) {
 	if p := closedAbove(data, 1000); p != nil {
 		t.Errorf("a server that is not root: %v", p)
 	}
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // to be walked through
+	if err := os.Chmod(top, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	if p := closedAbove(data, 0); p != nil {

@@ -70,7 +70,7 @@ func neighbours(file string) string {
 				continue
 			}
 			for _, path := range []string{name + ".py", filepath.Join(name, "__init__.py")} {
-				if _, err := os.Stat(filepath.Join(filepath.Dir(file), path)); err == nil {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), path)); err == nil { //nolint:gosec // it is the user's own file that names it
 					return fmt.Sprintf("%s imports %s, which is here and not at the server: %s", file, path, remedy)
 				}
 			}
