@@ -82,7 +82,7 @@ func neighbours(file string) string {
 // misplacedFlag is the first of our flags that stands behind the program, where
 // it is the program's; "" when there is none, or a -- says that it is meant so.
 func misplacedFlag(argv []string) string {
-	if len(argv) == 0 || argv[0] == "--" || slices.Contains(argv, "--") {
+	if len(argv) == 0 || slices.Contains(argv, "--") {
 		return ""
 	}
 	known := flagNames(reflect.TypeFor[RunFlags](), reflect.TypeFor[Connection]())

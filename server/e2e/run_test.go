@@ -127,7 +127,7 @@ func TestRunOutcomes(t *testing.T) {
 		"no mount":       {[]string{"run", "--mount", "/nothere", "--", "true"}, 2, "--mount /nothere: no such file or directory"},
 		"nothing to do":  {[]string{"run"}, 2, "there is nothing to run"},
 		"a kill":         {[]string{"run", "--", "sh", "-c", "kill -9 $$"}, 1, "ended: FAILED ERROR: the command was killed by SIGKILL"},
-		"floods":         {[]string{"run", "--max-output", "1MiB", "--", "yes"}, 1, "ended: FAILED ERROR: the command printed more than its limit"},
+		"floods":         {[]string{"run", "--max-output", "1MiB", "--", "yes"}, 1, "ended: FAILED ERROR: the command printed more than its limit: sandbox.maxOutputBytes is 1048576; raise it (weir run --max-output)"},
 		"network":        {[]string{"run", "--network", "none", "--", "sh", "-c", "test ! -e /sys/class/net/eth0 && ! ls /sys/class/net"}, 0, "DONE COMPLETED"},
 		"a wish":         {[]string{"run", "--memory", "64MiB", "--", "sh", "-c", "echo $WEIR_CONFIG"}, 0, "DONE COMPLETED"},
 		"no such run":    {[]string{"run", "--again", "run_06h2z43fdwj4q35js5b02kv118"}, 1, "there is no run run_06h2z43fdwj4q35js5b02kv118 in "},
