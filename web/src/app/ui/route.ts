@@ -29,4 +29,18 @@ export function navigate(to: string): void {
   path.set(location.href);
 }
 
+/** The text that the list of sessions is searched for. */
+export function searchOf(url: string): string {
+  return new URL(url).searchParams.get('q') ?? '';
+}
+
+/** Keeps the searched text in the address, so that a reload and the way back show the same list. */
+export function keepSearch(text: string): void {
+  const url = new URL(location.href);
+  if (text === '') url.searchParams.delete('q');
+  else url.searchParams.set('q', text);
+  history.replaceState(null, '', url);
+  path.set(location.href);
+}
+
 addEventListener('popstate', () => path.set(location.href));
