@@ -24,8 +24,12 @@ export function sessionPath(id: string): string {
 
 export const path = new Signal(location.href);
 
+/** How often a link of this page was followed: 0 means that the browser opened what is shown. */
+export const moves = new Signal(0);
+
 export function navigate(to: string): void {
   history.pushState(null, '', to);
+  moves.set(moves.get() + 1);
   path.set(location.href);
 }
 

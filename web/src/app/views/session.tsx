@@ -6,6 +6,7 @@ import { FollowList } from '../ui/followlist';
 import { count, plural, seconds, usageFacts } from '../ui/format';
 import { useNow, useSignal, useTitle } from '../ui/hooks';
 import { Link } from '../ui/link';
+import { moves } from '../ui/route';
 import { StatusBadge } from '../ui/status';
 import { Foreign, lastLine, visible } from '../ui/text';
 import { ChartPane } from './charts';
@@ -83,7 +84,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
   // Who came by keyboard goes on from here, and not from the beginning of the page.
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    if (document.activeElement === document.body) title.current?.focus({ preventScroll: true });
+    if (moves.get() > 0 && document.activeElement === document.body) title.current?.focus({ preventScroll: true });
   }, []);
   const open = run !== null && !isFinal(run.status);
   const now = useNow(1_000, open);
