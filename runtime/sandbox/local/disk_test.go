@@ -5,6 +5,7 @@ package local_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,8 @@ import (
 )
 
 // fills are ways to fill the disk past a limit of some MiB, file by file
-// within it. None ends by itself, so only the watcher ends it.
+// within it. None ends by itself before a good many looks, and none leaves
+// something then: only the watcher ends it.
 var fills = map[string]string{
 	"ManyFiles": `
 i = 0
@@ -114,6 +116,32 @@ for i in range(12):
     if os.fork() == 0: os.execve("./x", ["./x", "-c", child], dict(os.environ, PYTHONHOME="/usr"))
     os.close(w); os.read(r, 1); os.close(r); os.unlink("x"); time.sleep(0.1)
 time.sleep(100)`,
+	"MovedBehindTheLook": `
+import ctypes, struct
+libc = ctypes.CDLL(None)
+for i in range(12): os.mkdir("d%d" % i)
+names = [n for n in os.listdir(".") if n[0] == "d"] # in the order in which a look reads them
+for n in names[1:-1]:
+    for i in range(600): open("%s/%d" % (n, i), "w").close()
+early, late = names[0] + "/big", names[-1] + "/big"
+os.mkdir(late); big = os.open(late, os.O_RDONLY)
+mover = os.fork()
+if mover == 0:
+    fd = libc.inotify_init1(0)
+    first, top = (libc.inotify_add_watch(fd, p.encode(), 0x10) for p in (names[0], ".")) # IN_CLOSE_NOWRITE
+    at = late
+    while True:
+        events = os.read(fd, 8192)
+        while events:
+            wd, _, _, size = struct.unpack_from("iIII", events); events = events[16 + size:]
+            to = early if wd == first else late
+            if size == 0 and at != to: os.rename(at, to); at = to
+time.sleep(0.3)
+for i in range(100):
+    fd = os.open(str(i), os.O_CREAT | os.O_WRONLY, dir_fd=big); os.write(fd, quarter * 4); os.close(fd); time.sleep(0.01)
+time.sleep(5)
+for i in range(100): os.unlink(str(i), dir_fd=big)
+os.kill(mover, 9)`,
 	"MovingFolders": `
 os.mkdir("a"); i = 0
 while True:
@@ -135,6 +163,9 @@ func TestTheDiskLimitEnds(t *testing.T) {
 				}
 				if name == "DeletedProgram" {
 					s.Limits.DiskMiB = 24 // it is Python, twice as it is started
+				}
+				if name == "MovedBehindTheLook" {
+					s.Limits.DiskMiB = 48 // half of it makes a look take its time
 				}
 				if name == "InFlight" {
 					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space
@@ -177,6 +208,35 @@ func TestTheDiskLimitIsOfTheWorkspace(t *testing.T) {
 		s.Limits.DiskMiB = 20
 		if res, r := execute(t, b, fill(s, 0)); res.Class != run.ClassOK {
 			t.Errorf("12 of 20 MiB: %s %s", res.Class, r.stderr())
+		}
+	})
+}
+
+// TestNeighboursEndNobody lets a program that moves its folders all the time,
+// within its limit, be held while somebody else fills the file system.
+func TestNeighboursEndNobody(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b backend) {
+		s := python(t, `
+import os, time
+os.mkdir("a"); open("a/f", "wb").write(bytes(1 << 20)); print("up")
+until = time.monotonic() + 3
+while time.monotonic() < until: os.rename("a", "b"); os.rename("b", "a")
+print("over")`)
+		s.Limits.DiskMiB = 4
+		r := &recorder{}
+		filled := make(chan error, 1)
+		r.onText = func(text string) {
+			if strings.HasPrefix(text, "up") {
+				filled <- os.WriteFile(filepath.Join(filepath.Dir(s.Workspace), "neighbour"), make([]byte, 64<<20), 0o600)
+			}
+		}
+		res, err := sandbox.Run(t.Context(), b, s, r, sandbox.Options{})
+		if err != nil || res.Class != run.ClassOK || len(res.Warnings) > 0 || !strings.HasSuffix(r.stdout(), "over\n") {
+			t.Errorf("%v, %+v, stdout %q, stderr %q", err, res, r.stdout(), r.stderr())
+		}
+		if err := <-filled; err != nil {
+			t.Error(err)
 		}
 	})
 }
