@@ -32,12 +32,13 @@ type watched int
 const (
 	folders  watched = iota // what is in a file stays in it
 	files                   // a file can be given what another has, without a copy
-	anything                // its times may be those of another clock
+	anything                // its times may be those of another clock, or coarse: every look counts as disturbed
 )
 
 func watchedOn(path string) watched {
 	var fs unix.Statfs_t
-	if unix.Statfs(path, &fs) != nil {
+	var st unix.Stat_t
+	if unix.Statfs(path, &fs) != nil || unix.Lstat(path, &st) != nil || st.Ctim.Nsec == 0 { // times in seconds
 		return anything
 	}
 	switch fs.Type {
@@ -78,7 +79,7 @@ func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (int64
 	case err != nil:
 		return 0, err
 	}
-	if m.unheld++; still && !disturbed {
+	if m.unheld++; still && (!disturbed || m.watched == anything) {
 		m.unheld = 0
 	}
 	if m.unheld >= unheldLooks && m.free > 0 {

@@ -157,7 +157,7 @@ func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, er
 	if m.blind >= blindLooks && m.free > 0 {
 		g.bytes = max(g.bytes, m.free-freeBytes(m.workspace))
 	}
-	if h == nil || g.bytes > limit || !m.mayHide(limit) || !disturbed {
+	if h == nil || g.bytes > limit || !m.mayHide(limit) || (!disturbed && m.watched != anything) {
 		return g.bytes, nil
 	}
 	certain, err := m.certain(ctx, limit, known, h)
@@ -190,7 +190,7 @@ func (m *meter) look(ctx context.Context, limit, known int64, h *hold) (_ *gauge
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, err
 	}
-	return g, t.disturbed || m.watched == anything, nil
+	return g, t.disturbed, nil
 }
 
 // freeBytes gives what the file system of a path can still take; 0 when unknown.

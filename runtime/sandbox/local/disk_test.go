@@ -165,7 +165,8 @@ func TestTheDiskLimitEnds(t *testing.T) {
 					s.Limits.DiskMiB = 24 // it is Python, twice as it is started
 				}
 				if name == "MovedBehindTheLook" {
-					s.Limits.DiskMiB = 48 // half of it makes a look take its time
+					s.Limits.DiskMiB = 48          // half of it makes a look take its time
+					s.Limits.Timeout = time.Minute // which a busy machine needs to make that half
 				}
 				if name == "InFlight" {
 					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space

@@ -4,10 +4,11 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,29 +94,39 @@ func TestAStopEndsACertainLook(t *testing.T) {
 	}
 }
 
-// TestAWalkNotesMoves moves a file from before the walk to behind it, in the
-// same folder and to another one; and looks twice while nothing moves.
+// TestAWalkNotesMoves moves a file from before the walk to behind it, from the
+// same folder and from another one; and looks twice while nothing moves.
 func TestAWalkNotesMoves(t *testing.T) {
 	t.Parallel()
-	for name, from := range map[string]string{"WithinAFolder": "z", "BetweenFolders": "9/z"} {
-		t.Run(name, func(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Between%v", between), func(t *testing.T) {
 			t.Parallel()
 			top := t.TempDir()
-			for i := range 10 {
-				if err := os.Mkdir(filepath.Join(top, strconv.Itoa(i)), 0o700); err != nil {
+			for i := range 20 {
+				if err := os.WriteFile(filepath.Join(top, fmt.Sprintf("f%d", i)), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				dir := filepath.Join(top, fmt.Sprintf("d%d", i))
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "in"), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := os.WriteFile(filepath.Join(top, from), nil, 0o600); err != nil {
-				t.Fatal(err)
+			order := readingOrder(t, top)
+			left := slices.IndexFunc(order, func(name string) bool { return name[0] == 'd' })
+			slices.Reverse(order[left+2:])
+			last := order[left+2+slices.IndexFunc(order[left+2:], func(name string) bool { return (name[0] == 'd') == between })]
+			if between {
+				last += "/in"
 			}
-			nextTick()
 			moves := false
 			look := func() bool {
 				w := &tree{ctx: t.Context(), since: coarse()}
-				w.visit = func(int, string, *unix.Stat_t) error {
-					if w.visited == 1 && moves {
-						return os.Rename(filepath.Join(top, from), filepath.Join(top, "0", "z"))
+				w.visit = func(_ int, name string, _ *unix.Stat_t) error {
+					if name == order[left+1] && moves {
+						return os.Rename(filepath.Join(top, last), filepath.Join(top, order[left], "z"))
 					}
 					return nil
 				}
@@ -124,12 +135,58 @@ func TestAWalkNotesMoves(t *testing.T) {
 				}
 				return w.disturbed
 			}
-			if look() || look() {
-				t.Error("it was disturbed by nobody")
+			nextTick()
+			for range 2 {
+				if look() {
+					t.Error("it was disturbed by nobody")
+				}
 			}
 			if moves = true; !look() {
 				t.Error("it does not note a move")
 			}
 		})
+	}
+}
+
+// readingOrder gives the names of a folder as a walk comes by them.
+func readingOrder(t *testing.T, path string) []string {
+	t.Helper()
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestAHoldCatchesWhatIsStarted holds a process that starts others as fast as it can.
+func TestAHoldCatchesWhatIsStarted(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.001 & sleep 0.001; done")
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL); _ = cmd.Wait() })
+	member := func(pid int) bool {
+		group, err := unix.Getpgid(pid)
+		return err == nil && group == cmd.Process.Pid
+	}
+	h := &hold{member: member, members: func() []int { return slices.DeleteFunc(allPIDs(), func(pid int) bool { return !member(pid) }) }}
+	for range 5 {
+		if !h.stop(t.Context()) {
+			t.Error("they do not stand still")
+		}
+		for _, pid := range h.members() {
+			if stopped, stuck := standing(pid); !stopped && !stuck {
+				t.Errorf("process %d is in state %c", pid, state(pid))
+			}
+		}
+		h.resume()
+		stateBecomes(t, cmd.Process.Pid, 'S')
 	}
 }
