@@ -495,3 +495,45 @@ for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
 		t.Error(line)
 	}
 }
+
+// TestRedTeamStarvesOthers uses up what the kernel counts by user, while another
+// session wants some of it.
+func TestRedTeamStarvesOthers(t *testing.T) {
+	t.Parallel()
+	b := bubblewrap(t)
+	if os.Geteuid() != 0 {
+		skip(t, "needs root: sandboxes of an ordinary user are all that user's")
+	}
+	greedy := python(t, attack+`
+n = 0
+while libc.inotify_init() >= 0: n += 1
+print("full %d" % n, flush=True)
+time.sleep(100)
+`)
+	full := make(chan string, 1)
+	r := &recorder{onText: func(text string) {
+		if strings.HasPrefix(text, "full") {
+			full <- text
+		}
+	}}
+	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		if _, err := sandbox.Run(ctx, b, greedy, r, sandbox.Options{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() { stop(); <-ended }()
+	select {
+	case text := <-full:
+		t.Log(text)
+	case <-ended:
+		t.Fatal("the greedy one has ended")
+	}
+	for _, line := range gains(t, b, python(t, `
+if libc.inotify_init() < 0: print("GOT nothing left:", ctypes.get_errno())
+`)) {
+		t.Error(line)
+	}
+}
