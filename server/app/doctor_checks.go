@@ -42,9 +42,16 @@ func (d *doctorCommand) examine(ctx context.Context, getenv func(string) string)
 	d.Serve = cfg
 	data, undo := d.data()
 	defer undo()
-	found := d.sandbox(ctx, data.Verdict != problem)
-	found = append(found, data)
-	return append(found, d.database(ctx), d.port(ctx), d.agents(), clock())
+	found := append(d.sandbox(ctx, data.Verdict != problem), data)
+	for _, check := range []func() finding{
+		func() finding { return d.database(ctx) }, func() finding { return d.port(ctx) }, d.agents, clock,
+	} {
+		if ctx.Err() != nil {
+			return found // nobody waits for the rest
+		}
+		found = append(found, check())
+	}
+	return found
 }
 
 // advice is the end of an error that says what to do.
