@@ -217,3 +217,30 @@ func TestLaterFilesBelongToTheOwner(t *testing.T) {
 		t.Errorf("what a link points at: %v, %v", info, err)
 	}
 }
+
+// A program may close its folder to its own user before it ends: what it made
+// is listed all the same.
+func TestAClosedWorkspaceIsListed(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{DataDir: t.TempDir()}}
+	w, err := e.openWorkspace(run.Run{Session: run.NewSessionID()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := w.remember(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, "report.md", "x")
+	if err := os.Chmod(w.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	files, err := w.changed(t.Context(), nil, 1<<20)
+	if err != nil || len(files) != 1 || files[0].Path != "report.md" || files[0].SHA256 == "" {
+		t.Errorf("listed %+v, %v", files, err)
+	}
+	// Root may read it in any case.
+	if info, err := os.Stat(w.path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the workspace has the mode %v, %v", info.Mode(), err)
+	}
+}
