@@ -63,7 +63,7 @@ func Bounded(f io.Reader, limit int64) ([]byte, error) {
 
 // Check refuses what is no regular file.
 func Check(info fs.FileInfo) error {
-	kind := ""
+	var kind string
 	switch m := info.Mode(); {
 	case m.IsRegular():
 		return nil
