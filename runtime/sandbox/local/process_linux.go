@@ -36,6 +36,7 @@ type bwrapProcess struct {
 	backend *Bubblewrap
 	spec    sandbox.Spec
 	started sandbox.Started
+	user    int // id of its user and group, outside
 	meter   *meter
 
 	stdout, stderr, status, verdict, release *os.File
