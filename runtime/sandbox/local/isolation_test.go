@@ -310,7 +310,7 @@ func TestNetworkHostIsReallyTheHosts(t *testing.T) {
 			t.Errorf("network %q: %q, want %q", network, out, want)
 		}
 	}
-	s.Network = "internal"
+	s.Execution, s.Network = run.NewExecutionID(), "internal"
 	if _, err := b.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), `"internal"`) || !strings.Contains(err.Error(), "NONE and HOST") {
 		t.Errorf("error %v", err)
 	}
