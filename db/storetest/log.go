@@ -93,10 +93,10 @@ func testSessionFilters(t *testing.T, s Subject) {
 // testSearchedRuns: a session is found once by what its root runs are, also by
 // an early one, and no longer than it is there.
 func testSearchedRuns(t *testing.T, s Subject, find func(run.SessionFilter) string) {
-	start := func(session run.SessionID, agent, prompt string) run.Run {
+	start := func(session run.SessionID, agent, prompt string) {
 		r := newRun(session)
 		r.Agent, r.Input.Agent, r.Input.Prompt = agent, agent, prompt
-		return accept(t, s.Store, run.NewRun{Run: r, OnBusy: run.QueueBehind}).Run
+		accept(t, s.Store, run.NewRun{Run: r, OnBusy: run.QueueBehind})
 	}
 	session := newSession(t, s.Store)
 	text := func(part string) string { return find(run.SessionFilter{Text: part}) }

@@ -148,7 +148,7 @@ func TestImage(t *testing.T) {
 	addr := freeAddress(t)
 	id := docker(t, "run", "-d", "--network", "host", "-e", "WEIR_LISTEN="+addr, "-e", "WEIR_TOKEN=a-token-of-sixteen-or-more", tag)
 	t.Cleanup(func() {
-		out, err := exec.CommandContext(context.Background(), "docker", "rm", "-fv", id).CombinedOutput() //nolint:usetesting // after the test
+		out, err := exec.CommandContext(context.Background(), "docker", "rm", "-fv", id).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v %s", err, out)
 		}
