@@ -42,6 +42,11 @@ func TestCheckTitle(t *testing.T) {
 			t.Errorf("title %.20q: %v", title, err)
 		}
 	}
+	plain, errPlain := payloadHash(run.StartRequest{})
+	named, errNamed := payloadHash(run.StartRequest{Title: "x"})
+	if errPlain != nil || errNamed != nil || plain == named {
+		t.Errorf("the same hash without and with a title, %v %v", errPlain, errNamed)
+	}
 	id := run.NewSessionID()
 	if err := checkTitle(run.StartRequest{Title: "x", Session: id}); run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), string(id)) {
 		t.Errorf("a title with a session: %v", err)
