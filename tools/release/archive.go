@@ -105,7 +105,7 @@ func (r *release) zip(w io.Writer, entries []entry) error {
 			return err
 		}
 		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: r.at}
-		h.SetMode(os.FileMode(e.mode)) //nolint:gosec // a mode of ours
+		h.SetMode(os.FileMode(e.mode))
 		f, err := z.CreateHeader(h)
 		if err != nil {
 			return fmt.Errorf("packing %s: %w", e.name, err)

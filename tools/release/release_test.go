@@ -142,13 +142,18 @@ func TestImage(t *testing.T) {
 		t.Fatalf("docker load says %s", out)
 	}
 	tag := "weir:" + strings.ReplaceAll(r.version, "+", "-")
+	t.Cleanup(func() {
+		if out, err := exec.CommandContext(context.Background(), "docker", "image", "rm", tag).CombinedOutput(); err != nil {
+			t.Errorf("%v %s", err, out)
+		}
+	})
 	if out, code := dockertest.Run(t, nil, tag); code == 0 || !strings.Contains(out, "needs a token") {
 		t.Errorf("without a token it ends with %d: %s", code, out)
 	}
 	addr := freeAddress(t)
 	id := docker(t, "run", "-d", "--network", "host", "-e", "WEIR_LISTEN="+addr, "-e", "WEIR_TOKEN=a-token-of-sixteen-or-more", tag)
 	t.Cleanup(func() {
-		out, err := exec.CommandContext(context.Background(), "docker", "rm", "-fv", id).CombinedOutput() //nolint:usetesting // after the test
+		out, err := exec.CommandContext(context.Background(), "docker", "rm", "-fv", id).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v %s", err, out)
 		}
