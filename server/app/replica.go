@@ -77,6 +77,9 @@ func makeData(dir string) error {
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // to be walked through, not listed
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
 	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("the data folder %s is a link that leads nowhere; choose another one with --data", dir)
+	}
 	return nil
 }
 
