@@ -27,7 +27,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release: "+err.Error())
-		os.Exit(1) //nolint:forbidigo // this is a main
+		os.Exit(1)
 	}
 }
 
