@@ -53,9 +53,12 @@ func (r *release) image(binary, goos, arch string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("describing the image: %w", err)
 	}
-	tag := strings.ReplaceAll(r.version, "+", "-") // which a tag may not have
+	tags := []string{"weir:" + strings.ReplaceAll(r.version, "+", "-")} // which a tag may not have
+	if r.latest {
+		tags = append(tags, "weir:latest")
+	}
 	configName := fmt.Sprintf("%x.json", sha256.Sum256(config))
-	manifest, err := json.Marshal([]map[string]any{{"Config": configName, "RepoTags": []string{"weir:" + tag, "weir:latest"}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{"Config": configName, "RepoTags": tags, "Layers": []string{"layer.tar"}}})
 	if err != nil {
 		return "", fmt.Errorf("describing the image: %w", err)
 	}

@@ -75,6 +75,7 @@ type release struct {
 	out     string
 	version string
 	at      time.Time // of the commit: everything inside carries it
+	latest  bool      // images are also the tag latest
 }
 
 // newRelease asks git what is released: a tag, or the commit behind none, in the
@@ -98,7 +99,7 @@ func newRelease(ctx context.Context, out string) (*release, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // what is released is for all
 		return nil, fmt.Errorf("making %s: %w", out, err)
 	}
-	return &release{out: out, version: tag, at: time.Unix(n, 0).UTC()}, nil
+	return &release{out: out, version: tag, at: time.Unix(n, 0).UTC(), latest: true}, nil
 }
 
 func git(ctx context.Context, args ...string) (string, error) {

@@ -81,6 +81,14 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
+// ofTheCommit: a clock in an archive makes each one another.
+func ofTheCommit(t *testing.T, name string, at time.Time) {
+	t.Helper()
+	if at.Unix() != 1_800_000_000 {
+		t.Errorf("%s carries the time %s", name, at)
+	}
+}
+
 func unpack(t *testing.T, data []byte, zipped bool) (files []entry) {
 	t.Helper()
 	if zipped {
@@ -89,6 +97,7 @@ func unpack(t *testing.T, data []byte, zipped bool) (files []entry) {
 			t.Fatal(err)
 		}
 		for _, f := range z.File {
+			ofTheCommit(t, f.Name, f.Modified)
 			r, err := f.Open()
 			if err != nil {
 				t.Fatal(err)
@@ -113,6 +122,7 @@ func unpack(t *testing.T, data []byte, zipped bool) (files []entry) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ofTheCommit(t, h.Name, h.ModTime)
 		text, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
@@ -142,6 +152,11 @@ func TestImage(t *testing.T) {
 		t.Fatalf("docker load says %s", out)
 	}
 	tag := "weir:" + strings.ReplaceAll(r.version, "+", "-")
+	t.Cleanup(func() {
+		if out, err := exec.CommandContext(context.Background(), "docker", "image", "rm", tag).CombinedOutput(); err != nil {
+			t.Errorf("%v %s", err, out)
+		}
+	})
 	if out, code := dockertest.Run(t, nil, tag); code == 0 || !strings.Contains(out, "needs a token") {
 		t.Errorf("without a token it ends with %d: %s", code, out)
 	}
