@@ -6,7 +6,7 @@ LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 PKG  ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint format generate verify web bench fuzz soak
+.PHONY: help build test race lint format generate verify web bench fuzz soak release image systems
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,15 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 
 bench: ## Measure Weir against what it stands on; fails over the limits
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
+
+release: ## Build the archives of all systems and their SHA256SUMS into dist
+	$(GO) run ./tools/release
+
+image: ## Build a container image into dist, without a container engine; then: docker load
+	$(GO) run ./tools/release -image
+
+systems: ## Build for other systems, and check what is written for them
+	.ci/systems
 
 # Two at a time, one core each. A finding is written to testdata/fuzz: commit it.
 FUZZTIME ?= 10s

@@ -170,7 +170,7 @@ func sessionFilter(f *model.SessionFilter) (run.SessionFilter, error) {
 		return run.SessionFilter{}, nil
 	}
 	search := value(f.Search)
-	return run.SessionFilter{Title: search, Live: f.Live}, plain("search", search)
+	return run.SessionFilter{Text: search, Live: f.Live}, plain("search", search)
 }
 
 func startRequest(in model.StartRunInput) (run.StartRequest, error) {
@@ -184,6 +184,7 @@ func startRequest(in model.StartRunInput) (run.StartRequest, error) {
 			Command:        in.Command,
 			TimeoutSeconds: value(in.TimeoutSeconds),
 		},
+		Title:          value(in.Title),
 		OnBusy:         onBusy(in.OnBusy),
 		IdempotencyKey: value(in.IdempotencyKey),
 	}

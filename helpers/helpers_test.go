@@ -130,10 +130,10 @@ func checkShape(t *testing.T, kind string, data map[string]json.RawMessage) {
 	}
 }
 
-// The table of the README names each kind and its members.
-func TestReadmeHasTheShapes(t *testing.T) {
+// The table of the documentation names each kind and its members.
+func TestTheShapesAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../docs/logging.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestReadmeHasTheShapes(t *testing.T) {
 		}
 		for name := range strings.FieldsSeq(shapes[kind]) {
 			if !strings.Contains(row, `"`+strings.TrimSuffix(name, "?")+`":`) {
-				t.Errorf("README.md's row of %s lacks %q: %s", kind, name, row)
+				t.Errorf("docs/logging.md's row of %s lacks %q: %s", kind, name, row)
 			}
 		}
 	}

@@ -21,6 +21,7 @@ What is logged counts as output of the run, which has a limit.
 Python 3.8 or newer. Apache License 2.0.
 """
 
+import functools
 import json
 import math
 import os
@@ -63,9 +64,40 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+def _checked(function):
+    """Lets nothing out but TypeError and ValueError, which are about the call."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError):
+            raise
+        except Exception as why:  # whatever a foreign type raises
+            _warn("%s() left out what it was given: %s: %s" % (function.__name__, _kind(why), _said(why)))
+
+    return call
+
+
+def _text(value):
+    """str(value), unless the value has none."""
+    try:
+        return str(value)
+    except Exception as why:  # whatever a foreign type raises
+        raise CannotLog("str() of a %s raises %s" % (_kind(value), _kind(why))) from None
+
+
+def _said(why):
+    try:
+        return str(why)
+    except Exception:  # a foreign type's as well
+        return "?"
+
+
 # --- numbers -----------------------------------------------------------------
 
 
+@_checked
 def log(*args, step=None, metrics=None, run=None, **values):
     """Log numbers as points of curves.
 
@@ -101,7 +133,7 @@ def log(*args, step=None, metrics=None, run=None, **values):
         try:
             record = {"step": _take_step(step, run, True), "metrics": _points(named, "", {}, 0)}
             if run is not None:
-                record["run"] = str(run)
+                record["run"] = _text(run)
             if record["metrics"]:
                 _emit_points(record)
         except CannotLog as why:
@@ -112,7 +144,11 @@ def _points(metrics, prefix, points, depth):
     if depth > 20:
         raise CannotLog("the dictionaries are nested too deep")
     for name, value in metrics.items():
-        name = prefix + str(name)
+        try:
+            name = prefix + _text(name)
+        except CannotLog as why:
+            _warn("log() left out a metric: %s" % why)
+            continue
         if hasattr(value, "items"):
             _points(value, name + "/", points, depth + 1)
         elif value is None:
@@ -121,7 +157,7 @@ def _points(metrics, prefix, points, depth):
             try:
                 points[name] = _number(value)
             except Exception as why:  # whatever a foreign type raises
-                _warn("log() left out %r: %s" % (name, why))
+                _warn("log() left out %r: %s" % (name, _said(why)))
     return points
 
 
@@ -156,7 +192,7 @@ def _number(value):
 
 def _take_step(step, run, advance):
     """The step of a line: as given, or the run tag's last one, or the next."""
-    tag = None if run is None else str(run)
+    tag = None if run is None else _text(run)
     if step is None:
         step = _steps.get(tag, 0) + (1 if advance else 0)
     else:
@@ -177,6 +213,7 @@ def _take_step(step, run, advance):
 # --- charts ------------------------------------------------------------------
 
 
+@_checked
 def configure_dashboard(charts):
     """Say which charts the page shows.
 
@@ -206,6 +243,7 @@ def configure_dashboard(charts):
 # --- media -------------------------------------------------------------------
 
 
+@_checked
 def log_image(key, image, step=None, caption=None, run=None):
     """Log an image: an array (uint8, or floats of 0 to 1; gray, RGB or RGBA), a
     PIL image, nested lists, the path of a file, or the bytes of a PNG or JPEG."""
@@ -214,6 +252,7 @@ def log_image(key, image, step=None, caption=None, run=None):
     _media("log_image", "image", key, step, run, lambda: _image(key, image, caption, MAX_PNG))
 
 
+@_checked
 def log_images(key, images, step=None, captions=None, run=None):
     """Log several images as a grid; see log_image."""
 
@@ -229,6 +268,7 @@ def log_images(key, images, step=None, captions=None, run=None):
     _media("log_images", "image_grid", key, step, run, make)
 
 
+@_checked
 def log_figure(key, figure, step=None, run=None, caption=None):
     """Log a matplotlib figure as an image, or a plotly figure."""
     if not hasattr(figure, "savefig") and hasattr(figure, "get_figure"):
@@ -243,6 +283,7 @@ def log_figure(key, figure, step=None, run=None, caption=None):
         raise TypeError("log_figure() takes a matplotlib or plotly figure, not %s" % _kind(figure))
 
 
+@_checked
 def log_table(key, columns=None, rows=None, step=None, run=None):
     """Log a table: names of columns and rows, a pandas DataFrame, a dictionary of
     columns, or a list of dictionaries."""
@@ -276,6 +317,7 @@ def log_table(key, columns=None, rows=None, step=None, run=None):
     _media("log_table", "table", key, step, run, make)
 
 
+@_checked
 def log_histogram(key, values=None, step=None, bins=30, edges=None, counts=None, run=None):
     """Log the distribution of values, or counts between given edges."""
     if (values is None) == (edges is None or counts is None):
@@ -286,6 +328,7 @@ def log_histogram(key, values=None, step=None, bins=30, edges=None, counts=None,
     _media("log_histogram", "histogram", key, step, run, make)
 
 
+@_checked
 def log_confusion_matrix(key, matrix=None, labels=None, step=None, y_true=None, y_pred=None, run=None):
     """Log a matrix (a row per true class, a column per predicted one), or the
     true and predicted classes to count."""
@@ -306,16 +349,19 @@ def log_confusion_matrix(key, matrix=None, labels=None, step=None, y_true=None, 
     _media("log_confusion_matrix", "confusion_matrix", key, step, run, make)
 
 
+@_checked
 def log_roc(key, y_true, y_score, labels=None, step=None, run=None):
     """Log the ROC curve of scores; a column of scores per class gives a curve each."""
     _media("log_roc", "roc", key, step, run, lambda: _curves(y_true, y_score, labels, _roc))
 
 
+@_checked
 def log_pr(key, y_true, y_score, labels=None, step=None, run=None):
     """Log the curve of precision over recall; see log_roc."""
     _media("log_pr", "pr", key, step, run, lambda: _curves(y_true, y_score, labels, _pr))
 
 
+@_checked
 def log_text(key, text, step=None, run=None, markdown=False):
     """Log a text, plain or Markdown."""
 
@@ -333,17 +379,17 @@ def _media(function, kind, key, step, run, make):
         raise TypeError("%s(): the key is a string such as 'val/pred', not %s" % (function, _kind(key)))
     try:
         record = {"type": kind, "step": _take_step(step, run, False), "key": key}
+        if run is not None:
+            record["run"] = _text(run)
     except CannotLog as why:
         return _warn("%s() left out %r: %s" % (function, key, why))
-    if run is not None:
-        record["run"] = str(run)
     try:
         record["data"] = make()
         _emit({"log": record})
     except CannotLog as why:
         _warn("%s() left out %r: %s" % (function, key, why))
     except Exception as why:  # whatever a foreign type raises
-        _warn("%s() left out %r: %s: %s" % (function, key, _kind(why), why))
+        _warn("%s() left out %r: %s: %s" % (function, key, _kind(why), _said(why)))
 
 
 # --- images ------------------------------------------------------------------

@@ -25,8 +25,16 @@ const lockKey = 0x77656972 // "weir"
 // on PostgreSQL; on SQLite the caller holds the data folder. Each file runs in
 // a transaction of its own: what failed left nothing behind.
 func Migrate(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
-	p, err := provider(db, dialect)
+	return migrate(ctx, db, dialect, files)
+}
+
+func migrate(ctx context.Context, db *sql.DB, dialect string, files fs.FS) (int64, error) {
+	p, err := provider(db, dialect, files)
 	if err != nil {
+		return 0, err
+	}
+	// A newer database is left alone, whatever else is pending.
+	if err := knownTo(ctx, p, db); err != nil {
 		return 0, err
 	}
 	if _, err := p.Up(ctx); err != nil {
@@ -42,10 +50,14 @@ func Migrate(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 // Known tells whether this program can use the database, and changes nothing. A
 // database that was never migrated is known.
 func Known(ctx context.Context, db *sql.DB, dialect string) error {
-	p, err := provider(db, dialect)
+	p, err := provider(db, dialect, files)
 	if err != nil {
 		return err
 	}
+	return knownTo(ctx, p, db)
+}
+
+func knownTo(ctx context.Context, p *goose.Provider, db *sql.DB) error {
 	var have, want int64
 	for _, s := range p.ListSources() {
 		want = max(want, s.Version)
@@ -63,7 +75,7 @@ func known(have, want int64) error {
 	return nil
 }
 
-func provider(db *sql.DB, dialect string) (*goose.Provider, error) {
+func provider(db *sql.DB, dialect string, files fs.FS) (*goose.Provider, error) {
 	sub, err := fs.Sub(files, dialect)
 	if err != nil {
 		return nil, fmt.Errorf("opening the migrations of %q: %w", dialect, err)

@@ -391,8 +391,8 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
-	// It dies with the test process, also when that is killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Setpgid: true}
+	dieWithUs(cmd.SysProcAttr)
 	return cmd
 }
 

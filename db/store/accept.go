@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -86,7 +87,27 @@ func (t *tx) insertRun(n run.NewRun, r run.Run) error {
 		row.IdemKey, row.IdemHash = &key, n.PayloadHash
 	}
 	t.touch(r.ID)
-	return t.insert("inserting a run", row)
+	if err := t.insert("inserting a run", row); err != nil || r.Parent != "" {
+		return err
+	}
+	_, err = t.exec("inserting what is searched", "INSERT INTO session_texts (session_id, run_id, text_fold) VALUES (?, ?, ?)",
+		string(r.Session), string(r.ID), searchText(r))
+	return err
+}
+
+// searchedRunes of a prompt are found by a search: a search reads all of them.
+const searchedRunes = 1000
+
+func searchText(r run.Run) string {
+	prompt := clean(r.Input.Prompt)
+	n := 0
+	for i := range prompt {
+		if n++; n > searchedRunes {
+			prompt = prompt[:i]
+			break
+		}
+	}
+	return strings.ToLower(clean(r.Agent) + "\n" + prompt)
 }
 
 // acceptChild starts a child at once, in the hands of its parent's owner.

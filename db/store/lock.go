@@ -13,7 +13,7 @@ import (
 )
 
 // lockFolder makes the data folder if needed, proves that it can be written and
-// takes its lock. The kernel frees the lock when the process ends, however it
+// takes its lock. The system frees the lock when the process ends, however it
 // ends, and children do not inherit it. It does not hold on network file systems.
 func lockFolder(dir string, patience time.Duration) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -48,7 +48,7 @@ func lockError(dir string, f *os.File, err error) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, syscall.EWOULDBLOCK) {
+	if !errors.Is(err, errLocked) {
 		return run.Errorf(run.Unavailable, "the data folder %s cannot be locked: %w; put it on a local disk", dir, err)
 	}
 	by := ""
@@ -69,10 +69,11 @@ var ErrInUse = errors.New("the data folder is in use")
 // ending holds it, and so does a child of ours between its fork and its exec.
 const lockPatience = time.Second
 
+// flock waits for the lock of f, and gives errLocked if another process keeps it.
 func flock(f *os.File, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+		err := tryLock(f)
+		if !errors.Is(err, errLocked) || time.Now().After(deadline) {
 			return err
 		}
 	}

@@ -160,7 +160,21 @@ func TestOpenRefusals(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+		before := content(t, filepath.Join(dir, "weir.db"))
 		refusesBoth(t, store.Options{Path: dir}, "99999", "newer version")
+		// Behind the header, in which SQLite counts who opened it for writing.
+		if !bytes.Equal(before[100:], content(t, filepath.Join(dir, "weir.db"))[100:]) {
+			t.Error("the newer database was changed")
+		}
+	})
+	t.Run("NewerSchemaOnPostgres", func(t *testing.T) {
+		t.Parallel()
+		o := store.Options{URL: pgtest.Database(t)}
+		s := openStore(t, o, &store.Fault{})
+		if err := s.Exec(context.Background(), "INSERT INTO schema_versions (version_id, is_applied) VALUES (99999, true)"); err != nil {
+			t.Fatal(err)
+		}
+		refusesBoth(t, o, "99999", "newer version")
 	})
 	t.Run("MissingColumn", func(t *testing.T) {
 		t.Parallel()
@@ -233,7 +247,7 @@ func TestMigratedTwice(t *testing.T) {
 	for query, want := range map[string]int64{
 		"SELECT count(*) FROM sessions":               1,
 		"SELECT count(*) FROM events":                 200,
-		"SELECT max(version_id) FROM schema_versions": 1,
+		"SELECT max(version_id) FROM schema_versions": 2,
 	} {
 		if n, err := s.Count(context.Background(), query); err != nil || n != want {
 			t.Errorf("%s gives %d (%v), want %d", query, n, err, want)

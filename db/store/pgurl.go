@@ -5,11 +5,11 @@ import (
 	"crypto/x509"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // pgTarget is a checked PostgreSQL URL.
@@ -98,14 +98,17 @@ func parsePGURL(raw string) (pgTarget, error) {
 	}
 }
 
+// maxCertificates bounds the file of a CA, in bytes.
+const maxCertificates = 4 << 20
+
 // trust makes the CA file the only root; without one the system's roots count.
 func (p *pgTarget) trust(file string) error {
 	if file == "" {
 		return nil
 	}
-	pem, err := os.ReadFile(file)
+	pem, err := textfile.Read(file, maxCertificates)
 	if err != nil {
-		return run.Errorf(run.Invalid, "sslrootcert of the database URL cannot be read: %w", err)
+		return run.Errorf(run.Invalid, "sslrootcert=%s of the database URL cannot be read: %w", file, err)
 	}
 	p.tls.RootCAs = x509.NewCertPool()
 	if !p.tls.RootCAs.AppendCertsFromPEM(pem) {

@@ -16,6 +16,7 @@ const (
 	maxRows     = 10_000 // of lists that are not paged
 	defaultPage = 50
 	maxPage     = 1000
+	maxSearch   = 1000 // bytes
 )
 
 // pageOf checks a page query.
@@ -94,9 +95,13 @@ func (s *Store) Sessions(ctx context.Context, f run.SessionFilter, p run.PageQue
 	if p.After != "" {
 		q = q.Where("s.id < ?", p.After)
 	}
-	if f.Title != "" {
-		part := "%" + likeEscape.Replace(strings.ToLower(clean(f.Title))) + "%"
-		q = q.Where("(s.title_fold LIKE ? ESCAPE '!' OR s.id LIKE ? ESCAPE '!')", part, part)
+	if len(f.Text) > maxSearch {
+		return page, run.Errorf(run.Invalid, "search has %d bytes; at most %d are allowed", len(f.Text), maxSearch)
+	}
+	if f.Text != "" {
+		part := "%" + likeEscape.Replace(strings.ToLower(clean(f.Text))) + "%"
+		q = q.Where("(s.title_fold LIKE ? ESCAPE '!' OR s.id LIKE ? ESCAPE '!' OR "+
+			"EXISTS (SELECT 1 FROM session_texts x WHERE x.session_id = s.id AND x.text_fold LIKE ? ESCAPE '!'))", part, part, part)
 	}
 	if f.Live != nil {
 		if *f.Live {

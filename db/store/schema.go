@@ -18,6 +18,7 @@ func (s *Store) verifySchema(ctx context.Context) error {
 	for table, columns := range map[string]string{
 		"sessions":       "sid, id, last_seq, first_seq, folded_seq, title, title_fold, state, created_us",
 		"session_purges": "sid, session_id",
+		"session_texts":  "session_id, run_id, text_fold",
 		"events":         eventColumns,
 		"series":         "id, run_id, attempt, stage, tag, name",
 		"metric_points":  pointColumns,

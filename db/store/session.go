@@ -134,6 +134,7 @@ func (s *Store) DeleteSession(ctx context.Context, id run.SessionID) error {
 			{"deleting executions", "DELETE FROM executions WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"},
 			{"deleting artifacts", "DELETE FROM artifacts WHERE session_id = ?"},
 			{"deleting questions", "DELETE FROM questions WHERE session_id = ?"},
+			{"deleting the searched text", "DELETE FROM session_texts WHERE session_id = ?"},
 			{"deleting a session", "DELETE FROM sessions WHERE id = ?"},
 		} {
 			if _, err := t.exec(step.name, step.query, string(id)); err != nil {

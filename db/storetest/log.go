@@ -75,18 +75,67 @@ func testSessionFilters(t *testing.T, s Subject) {
 		}
 		return strings.Join(out, " ")
 	}
-	equal(t, "by title in another case", find(run.SessionFilter{Title: "GRÖSSE 100%"}), "")
-	equal(t, "by title in capitals", find(run.SessionFilter{Title: "GRÖßE 100%"}), string(a))
-	equal(t, "by wildcard characters", find(run.SessionFilter{Title: "%_D"}), string(a))
-	equal(t, "an underscore is no wildcard", find(run.SessionFilter{Title: "oth_r"}), "")
-	equal(t, "an exclamation mark", find(run.SessionFilter{Title: "done!"}), string(a))
-	equal(t, "by a part of the id", find(run.SessionFilter{Title: string(b)[3:]}), string(b))
+	equal(t, "by title in another case", find(run.SessionFilter{Text: "GRÖSSE 100%"}), "")
+	equal(t, "by title in capitals", find(run.SessionFilter{Text: "GRÖßE 100%"}), string(a))
+	equal(t, "by wildcard characters", find(run.SessionFilter{Text: "%_D"}), string(a))
+	equal(t, "an underscore is no wildcard", find(run.SessionFilter{Text: "oth_r"}), "")
+	equal(t, "an exclamation mark", find(run.SessionFilter{Text: "done!"}), string(a))
+	equal(t, "by a part of the id", find(run.SessionFilter{Text: string(b)[3:]}), string(b))
 	yes, no := true, false
 	r := liveIn(t, s.Store, b, "a")
 	equal(t, "live ones", find(run.SessionFilter{Live: &yes}), string(b))
 	equal(t, "the others", find(run.SessionFilter{Live: &no}), string(a))
 	finish(t, s.Store, r)
 	equal(t, "live ones after the end", find(run.SessionFilter{Live: &yes}), "")
+	testSearchedRuns(t, s, find)
+}
+
+// testSearchedRuns: a session is found once by what its root runs are, also by
+// an early one, and no longer than it is there.
+func testSearchedRuns(t *testing.T, s Subject, find func(run.SessionFilter) string) {
+	start := func(session run.SessionID, agent, prompt string) {
+		r := newRun(session)
+		r.Agent, r.Input.Agent, r.Input.Prompt = agent, agent, prompt
+		accept(t, s.Store, run.NewRun{Run: r, OnBusy: run.QueueBehind})
+	}
+	session := newSession(t, s.Store)
+	text := func(part string) string { return find(run.SessionFilter{Text: part}) }
+	start(session, "Botaniker", "Zähle die Blüten\n100% \"genau\"")
+	start(session, "second", "and "+strings.Repeat("ü", 990)+" near far")
+	equal(t, "by the agent", text("botan"), string(session))
+	equal(t, "by the prompt in capitals", text("BLÜTEN"), string(session))
+	equal(t, "by characters of JSON and wildcards", text("0% \"gen"), string(session))
+	equal(t, "wildcards between", text("die%ten"), "")
+	equal(t, "by a later run", text("second"), string(session))
+	equal(t, "by the end of what is searched", text("ü nea"), string(session))
+	equal(t, "beyond what is searched", text("far"), "")
+	_, err := s.Store.Sessions(context.Background(), run.SessionFilter{Text: strings.Repeat("a", 1001)}, run.PageQuery{})
+	wantCode(t, err, run.Invalid)
+	yes, no := true, false
+	equal(t, "with live", find(run.SessionFilter{Text: "botan", Live: &yes}), "")
+	equal(t, "with not live", find(run.SessionFilter{Text: "botan", Live: &no}), string(session))
+	other := newSession(t, s.Store)
+	finish(t, s.Store, child(t, s.Store, liveIn(t, s.Store, other, "a")))
+	equal(t, "rows of texts: only root runs have one", s.Count(t, "SELECT count(*) FROM session_texts WHERE session_id = '"+string(other)+"'"), 1)
+	gone := newSession(t, s.Store)
+	finish(t, s.Store, liveIn(t, s.Store, gone, "a"))
+	ok(t, s.Store.DeleteSession(context.Background(), gone))
+	equal(t, "texts after the deletion", s.Count(t, "SELECT count(*) FROM session_texts WHERE session_id = '"+string(gone)+"'"), 0)
+}
+
+// testSearchAfterUpgrade: what a database of before the search holds is found
+// as well.
+func testSearchAfterUpgrade(t *testing.T, s Subject) {
+	r := newRun(newSession(t, s.Store))
+	r.Input.Prompt = "Count \"100%\"\nand more"
+	accept(t, s.Store, run.NewRun{Run: r})
+	s.Exec(t, "DROP TABLE session_texts")
+	s.Exec(t, "DELETE FROM schema_versions WHERE version_id = 2")
+	again := s.Reopen(t)
+	for _, text := range []string{"TRAINER", "count \"100%\"", "AND MORE"} {
+		page := must[run.Page[run.Session]](t)(again.Sessions(context.Background(), run.SessionFilter{Text: text}, run.PageQuery{}))
+		equal(t, "the sessions with "+text, len(page.Nodes), 1)
+	}
 }
 
 func testAppend(t *testing.T, s Subject) {

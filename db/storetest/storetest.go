@@ -76,6 +76,7 @@ func Run(t *testing.T, open Factory) {
 		{"Sessions", testSessions},
 		{"SessionPages", testSessionPages},
 		{"SessionFilters", testSessionFilters},
+		{"SearchAfterUpgrade", testSearchAfterUpgrade},
 		{"Append", testAppend},
 		{"AppendRefused", testAppendRefused},
 		{"Payloads", testPayloads},

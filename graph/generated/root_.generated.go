@@ -3894,6 +3894,11 @@ input StartRunInput {
   agent: String!
   "Absent: a new session."
   sessionId: ID
+  """
+  Names the new session; not with sessionId. Default: the first line of the prompt,
+  else the command, else the comment that the code begins with, else the agent's name.
+  """
+  title: String
   prompt: String
   "The label of the run's phase; default: the agent's name. With \"\" no line is parsed for metrics."
   stage: String
@@ -3973,7 +3978,10 @@ input RunFilter {
 }
 
 input SessionFilter {
-  "Part of the title or of the id."
+  """
+  Part of the title, of the id, of the agent of a root run, or of the first 1,000
+  characters of its prompt, in any case. Wildcards are ordinary characters.
+  """
   search: String
   live: Boolean
 }

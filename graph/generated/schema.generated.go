@@ -5155,7 +5155,7 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 		asMap["onBusy"] = "REJECT"
 	}
 
-	fieldsInOrder := [...]string{"agent", "sessionId", "prompt", "stage", "model", "code", "command", "env", "sandbox", "onBusy", "timeoutSeconds", "labels", "config", "idempotencyKey"}
+	fieldsInOrder := [...]string{"agent", "sessionId", "title", "prompt", "stage", "model", "code", "command", "env", "sandbox", "onBusy", "timeoutSeconds", "labels", "config", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -5176,6 +5176,13 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 				return it, err
 			}
 			it.SessionID = data
+		case "title":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Title = data
 		case "prompt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("prompt"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)

@@ -603,7 +603,8 @@ type SessionConnection struct {
 }
 
 type SessionFilter struct {
-	// Part of the title or of the id.
+	// Part of the title, of the id, of the agent of a root run, or of the first 1,000
+	// characters of its prompt, in any case. Wildcards are ordinary characters.
 	Search *string `json:"search,omitempty"`
 	Live   *bool   `json:"live,omitempty"`
 }
@@ -613,7 +614,10 @@ type StartRunInput struct {
 	Agent string `json:"agent"`
 	// Absent: a new session.
 	SessionID *string `json:"sessionId,omitempty"`
-	Prompt    *string `json:"prompt,omitempty"`
+	// Names the new session; not with sessionId. Default: the first line of the prompt,
+	// else the command, else the comment that the code begins with, else the agent's name.
+	Title  *string `json:"title,omitempty"`
+	Prompt *string `json:"prompt,omitempty"`
 	// The label of the run's phase; default: the agent's name. With "" no line is parsed for metrics.
 	Stage *string `json:"stage,omitempty"`
 	Model *string `json:"model,omitempty"`

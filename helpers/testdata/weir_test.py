@@ -255,6 +255,34 @@ class Log(Case):
         got = self.line(weir.log, names, 1)["metrics"]
         self.assertEqual(got, {str(k): v for k, v in names.items()})
 
+    def test_what_has_no_text(self):
+        for error in (RuntimeError, TypeError):
+
+            class Evil:
+                def __str__(self):
+                    raise error(self)
+
+                __repr__ = __str__
+
+                def __format__(self, spec):
+                    raise error("x")
+
+            class Raising:
+                def __getattr__(self, name):
+                    raise LookupError(Evil())
+
+            self.assertEqual(self.line(weir.log, {Evil(): 1, "a": 2}, 1), {"step": 1, "metrics": {"a": 2}})
+            self.assertIn("str() of a Evil raises " + error.__name__, self.err)
+            for call, args, kwargs in [
+                (weir.log, ({"a": 1}, 1), {"run": Evil()}), (weir.log, (), {"a": 1, "run": Evil()}), (weir.log, ({Evil(): {"a": 1}}, 1), {}),
+                (weir.log_text, ("k", Evil()), {}), (weir.log_text, ("k", "x"), {"run": Evil()}), (weir.log_text, ("k", "x", 1), {"run": Evil()}),
+                (weir.log_table, ("k", ["a"], [[Evil()]]), {"run": Evil()}), (weir.log_image, ("k", Evil()), {}), (weir.log_figure, ("k", Raising()), {}),
+                (weir.log, (1,), {"a": Raising()}),
+            ]:
+                weir._warned.clear()
+                self.left_out(call, *args, **kwargs)
+            weir._warned.clear()
+
     def test_too_many_for_a_line(self):
         metrics = {"%06d %s" % (i, "x" * 500): i for i in range(20000)}
         found = self.lines(weir.log, metrics, 3)

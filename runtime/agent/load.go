@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // maxFile bounds a definition file.
@@ -20,7 +22,8 @@ const maxFile = 4 << 20
 
 // Load reads every .yaml and .yml file in the root of fsys, one agent each. A
 // broken file becomes a problem with its line and does not stop the others;
-// the error is for a folder that cannot be read at all.
+// the error is for a folder that cannot be read at all. fsys must not wait in
+// Open, as os.DirFS does with a FIFO.
 func Load(fsys fs.FS) (*Set, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -102,17 +105,20 @@ func readFile(fsys fs.FS, name string) *file {
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	r, err := fsys.Open(name)
 	if err != nil {
+		if p := new(fs.PathError); errors.As(err, &p) {
+			err = p.Err // the problem names the file
+		}
 		return nil, fmt.Errorf("opening the file: %w", err)
 	}
 	defer func() { _ = r.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	info, err := r.Stat()
+	if err == nil {
+		err = textfile.Check(info)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the file: %w", err)
+		return nil, fmt.Errorf("opening the file: %w", err)
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("the file is larger than %d MiB", maxFile>>20)
-	}
-	return data, nil
+	return textfile.Bounded(r, maxFile)
 }
 
 func (f *file) yamlProblem(err error) Problem {

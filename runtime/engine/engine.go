@@ -59,6 +59,8 @@ type Engine struct {
 	wake   chan struct{} // holds one token: look at the queue
 	ready  chan struct{}
 
+	discarded chan struct{} // holds one token: look at the trash
+
 	// work is the parent of every run's context; it ends with errShutdown.
 	// write outlives it, for last words; it ends when the stop takes too long.
 	work, write context.Context
@@ -100,15 +102,17 @@ func New(o Options) (*Engine, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Engine{
-		opts:    o,
-		store:   o.Store,
-		log:     o.Logger.With("part", "engine"),
-		tracer:  o.Tracer,
-		wake:    make(chan struct{}, 1),
-		ready:   make(chan struct{}),
-		hurry:   make(chan struct{}),
-		live:    make(map[run.ID]*supervisor),
-		answers: make(map[string]chan struct{}),
+		opts:   o,
+		store:  o.Store,
+		log:    o.Logger.With("part", "engine"),
+		tracer: o.Tracer,
+		wake:   make(chan struct{}, 1),
+		ready:  make(chan struct{}),
+
+		discarded: make(chan struct{}, 1),
+		hurry:     make(chan struct{}),
+		live:      make(map[run.ID]*supervisor),
+		answers:   make(map[string]chan struct{}),
 	}, nil
 }
 
@@ -142,6 +146,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	e.wg.Go(func() { e.schedule(ctx) })
+	e.wg.Go(func() { e.emptyTrash(ctx) })
 	<-ctx.Done()
 	e.stop(stopWork, stopWrite)
 	return nil

@@ -58,7 +58,7 @@ func (e *Engine) makeOutputs(id run.SessionID) (*os.Root, error) {
 }
 
 // removeOutputs deletes what the executions of a session printed.
-func (e *Engine) removeOutputs(id run.SessionID) error {
+func (e *Engine) removeOutputs(ctx context.Context, id run.SessionID) error {
 	all, err := os.OpenRoot(e.outputs())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,7 +67,7 @@ func (e *Engine) removeOutputs(id run.SessionID) error {
 		return fmt.Errorf("opening the folder of the outputs: %w", err)
 	}
 	defer func() { _ = all.Close() }() // only removed through
-	if err := removeTree(all, string(id)); err != nil {
+	if err := removeTree(ctx, all, string(id)); err != nil {
 		return fmt.Errorf("removing the outputs: %w", err)
 	}
 	return nil

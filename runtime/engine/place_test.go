@@ -45,7 +45,7 @@ func TestAPlaceIsTheUsersOwn(t *testing.T) {
 	if found.path != path {
 		t.Errorf("after a restart it is %s", found.path)
 	}
-	if err := e.removeWorkspace(r.Session); err != nil {
+	if err := e.removeWorkspace(t.Context(), r.Session); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)

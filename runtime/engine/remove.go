@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -21,11 +23,16 @@ const (
 
 // removeWorkspace deletes a session's folder, however deep its agent has made
 // it. It follows no link.
-func (e *Engine) removeWorkspace(id run.SessionID) error {
-	if err := repair(e.workspacePath(id)); err != nil {
+func (e *Engine) removeWorkspace(ctx context.Context, id run.SessionID) error {
+	return removeIn(ctx, e.workspaces(), string(id))
+}
+
+// removeIn removes name from a folder of the server's own.
+func removeIn(ctx context.Context, folder, name string) error {
+	if err := repair(filepath.Join(folder, name)); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(e.workspaces())
+	root, err := os.OpenRoot(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -33,14 +40,15 @@ func (e *Engine) removeWorkspace(id run.SessionID) error {
 		return fmt.Errorf("opening the folder of the workspaces: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	if err := removeTree(root, string(id)); err != nil {
+	if err := removeTree(ctx, root, name); err != nil {
 		return fmt.Errorf("removing the workspace: %w", err)
 	}
 	return nil
 }
 
-// removeTree removes name and everything below it. Nothing may work in it meanwhile.
-func removeTree(parent *os.Root, name string) error {
+// removeTree removes name and everything below it, or a part when ctx ends.
+// Nothing may work in it meanwhile.
+func removeTree(ctx context.Context, parent *os.Root, name string) error {
 	if err := parent.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // it was a file, a link or an empty folder
 	}
@@ -48,7 +56,7 @@ func removeTree(parent *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	r := remover{top: top}
+	r := remover{ctx: ctx, top: top}
 	err = r.empty(top, "", 1)
 	_ = top.Close() // only removed through
 	if err != nil {
@@ -59,6 +67,7 @@ func removeTree(parent *os.Root, name string) error {
 
 // remover empties one tree.
 type remover struct {
+	ctx   context.Context //nolint:containedctx // of the one removal
 	top   *os.Root
 	moved int
 }
@@ -74,6 +83,9 @@ func (r *remover) empty(dir *os.Root, where string, held int) error {
 		var first error
 		removed := 0
 		for _, entry := range entries {
+			if r.ctx.Err() != nil {
+				return context.Cause(r.ctx)
+			}
 			if err := r.remove(dir, where, entry, held); err == nil {
 				removed++
 			} else if first == nil {

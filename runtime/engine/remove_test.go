@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/db/pgtest"
 	"github.com/weirhq/weir/runtime/run"
@@ -20,7 +23,7 @@ const deepRole = "WEIR_TEST_DEEP"
 // mustRemove removes a workspace and looks that it is gone.
 func mustRemove(t *testing.T, e *Engine, w *workspace) {
 	t.Helper()
-	if err := e.removeWorkspace(run.SessionID(filepath.Base(w.path))); err != nil {
+	if err := e.removeWorkspace(t.Context(), run.SessionID(filepath.Base(w.path))); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(w.path); !errors.Is(err, fs.ErrNotExist) {
@@ -109,9 +112,69 @@ func TestRemovalFollowsNoLinkAndNoMode(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(outside, "keep")); err != nil {
 		t.Errorf("what a link pointed at: %v", err)
 	}
-	if err := e.removeWorkspace(run.SessionID(filepath.Base(w.path))); err != nil {
+	if err := e.removeWorkspace(t.Context(), run.SessionID(filepath.Base(w.path))); err != nil {
 		t.Errorf("removing it again: %v", err)
 	}
+}
+
+// The trash is emptied after a deletion and at the start; a stop waits for no
+// removal, and the next start goes on.
+func TestTheTrashIsEmptied(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{DataDir: t.TempDir(), Replica: "a/../b"}, discarded: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+	var ids []run.SessionID
+	discard := func() {
+		t.Helper()
+		id := run.NewSessionID()
+		w, err := e.openWorkspace(run.Run{Session: id}, map[string]string{"a/b/c.txt": "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.close()
+		if err := os.Chmod(w.path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.discardWorkspace(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(w.path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the workspace is still there: %v", err)
+		}
+		ids = append(ids, id)
+	}
+	discard()
+	discard()
+	if err := e.discardWorkspace(t.Context(), run.NewSessionID()); err != nil {
+		t.Errorf("a session without a workspace: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errShutdown)
+	e.emptyTrash(ctx) // returns
+	for _, id := range ids {
+		if _, err := os.Stat(filepath.Join(e.trash(), string(id), "a", "b", "c.txt")); err != nil {
+			t.Errorf("a stopped engine went on: %v", err)
+		}
+	}
+	ctx, cancel = context.WithCancelCause(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.emptyTrash(ctx) }()
+	empty := func() {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; {
+			left, err := os.ReadDir(e.trash())
+			if err == nil && len(left) == 0 {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("left in the trash: %v, %v", left, err)
+			}
+			<-time.After(time.Millisecond)
+		}
+	}
+	defer func() { cancel(errShutdown); <-done }()
+	empty()
+	discard()
+	empty()
 }
 
 // TestLaterFilesBelongToTheOwner places files into a workspace that a sandbox's
@@ -152,5 +215,32 @@ func TestLaterFilesBelongToTheOwner(t *testing.T) {
 	}
 	if info, err := os.Stat(outside); err != nil || ownerOf(info).uid != 0 {
 		t.Errorf("what a link points at: %v, %v", info, err)
+	}
+}
+
+// A program may close its folder to its own user before it ends: what it made
+// is listed all the same.
+func TestAClosedWorkspaceIsListed(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{DataDir: t.TempDir()}}
+	w, err := e.openWorkspace(run.Run{Session: run.NewSessionID()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := w.remember(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, "report.md", "x")
+	if err := os.Chmod(w.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	files, err := w.changed(t.Context(), nil, 1<<20)
+	if err != nil || len(files) != 1 || files[0].Path != "report.md" || files[0].SHA256 == "" {
+		t.Errorf("listed %+v, %v", files, err)
+	}
+	// Root may read it in any case.
+	if info, err := os.Stat(w.path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the workspace has the mode %v, %v", info.Mode(), err)
 	}
 }

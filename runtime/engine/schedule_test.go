@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -392,6 +393,15 @@ func TestDeleteSessionTakesItsWorkspace(t *testing.T) {
 		}
 		if !gone(t, place) {
 			t.Errorf("the workspace %s is still there", place)
+		}
+		for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) { // a file system tells nobody
+			left, err := filepath.Glob(filepath.Join(b.dir, "trash", "*", "*"))
+			if err != nil || time.Now().After(end) {
+				t.Fatalf("left in the trash: %v, %v", left, err)
+			}
+			if len(left) == 0 {
+				break
+			}
 		}
 		for _, id := range []run.SessionID{r.Session, "", "../..", run.NewSessionID()} {
 			if err := e.DeleteSession(t.Context(), id); run.CodeOf(err) != run.NotFound {

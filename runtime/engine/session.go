@@ -28,7 +28,7 @@ func (e *Engine) CreateSession(ctx context.Context, title string) (run.Session, 
 }
 
 // DeleteSession removes a session's log, workspace and outputs; its run rows and usage
-// records stay. It is Busy while a run is open.
+// records stay. The disk space of a large workspace is free some time later. It is Busy while a run is open.
 func (e *Engine) DeleteSession(ctx context.Context, id run.SessionID) error {
 	if err := checkID("ses", "session", string(id)); err != nil {
 		return err
@@ -36,10 +36,11 @@ func (e *Engine) DeleteSession(ctx context.Context, id run.SessionID) error {
 	if err := e.store.DeleteSession(ctx, id); err != nil {
 		return fmt.Errorf("deleting session %s: %w", id, err)
 	}
-	if err := e.removeWorkspace(id); err != nil {
+	ctx = context.WithoutCancel(ctx) // the session is gone: this is all that is left to do
+	if err := e.discardWorkspace(ctx, id); err != nil {
 		e.log.Error("A deleted session's workspace was not removed; remove it by hand", "session", id, "error", err)
 	}
-	if err := e.removeOutputs(id); err != nil {
+	if err := e.removeOutputs(ctx, id); err != nil {
 		e.log.Error("A deleted session's outputs were not removed; remove them by hand", "session", id, "folder", e.outputs(), "error", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,6 +27,9 @@ func (e *Engine) Start(ctx context.Context, q run.StartRequest) (run.Run, error)
 			return run.Run{}, err
 		}
 	}
+	if err := checkTitle(q); err != nil {
+		return run.Run{}, err
+	}
 	if err := checkKey(q.IdempotencyKey); err != nil {
 		return run.Run{}, err
 	}
@@ -49,7 +53,7 @@ func (e *Engine) Start(ctx context.Context, q run.StartRequest) (run.Run, error)
 	r.Session = q.Session
 	if r.Session == "" {
 		r.Session = run.NewSessionID()
-		n.NewSession = &run.Session{ID: r.Session, Title: titleFor(q.Input), CreatedAt: r.CreatedAt}
+		n.NewSession = &run.Session{ID: r.Session, Title: cmp.Or(strings.TrimSpace(q.Title), titleFor(q.Input)), CreatedAt: r.CreatedAt}
 	}
 	n.Run = r
 	a, err := e.store.Accept(ctx, n)
@@ -128,15 +132,6 @@ func stageFor(in run.Input, def agent.Definition) string {
 	return def.Name
 }
 
-// titleFor names a session that was made for its first run.
-func titleFor(in run.Input) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(in.Prompt), "\n")
-	if line = strings.TrimSpace(line); line != "" {
-		return clip(line, 80)
-	}
-	return in.Agent
-}
-
 // payloadHash is equal for requests that ask for the same thing: the order of
 // keys and the white space in labels and config do not count.
 func payloadHash(q run.StartRequest) (string, error) {
@@ -152,7 +147,8 @@ func payloadHash(q run.StartRequest) (string, error) {
 		Input   run.Input
 		Session run.SessionID
 		OnBusy  run.OnBusy
-	}{in, q.Session, q.OnBusy})
+		Title   string `json:",omitempty"` // keys of before there were titles stay good
+	}{in, q.Session, q.OnBusy, q.Title})
 	if err != nil {
 		return "", fmt.Errorf("hashing a request: %w", err)
 	}

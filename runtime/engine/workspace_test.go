@@ -240,7 +240,7 @@ func TestAgentFiles(t *testing.T) {
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 		t.Errorf("outside there is now %v, %v", left, err)
 	}
-	if err := e.removeWorkspace(r.Session); err != nil {
+	if err := e.removeWorkspace(t.Context(), r.Session); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

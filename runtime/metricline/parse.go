@@ -13,6 +13,9 @@ const (
 	MaxName = 512
 	// MaxPoints bounds the points of one line.
 	MaxPoints = 10_000
+	// maxCells bounds the members of a "metrics" object that are looked at: what
+	// is behind them is only checked to be JSON.
+	maxCells = 2 * MaxPoints
 	// maxSample bounds the bytes of Record.Rejected.
 	maxSample = 200
 	// maxIdle bounds the points whose memory an idle parser holds.
@@ -41,7 +44,8 @@ type Parser struct {
 	open     int    // where the points of its last record begin; -1: that has none
 	count    int    // its points
 	rejected string // the first reason
-	cells    []cell // the members of the last "metrics" object
+	cells    []cell // the members of the last "metrics" object, maxCells at most
+	more     bool   // it has others
 }
 
 // Reset takes back the records that Parse gave, and their Points.
@@ -181,7 +185,7 @@ func (p *Parser) scan(s *scanner, o *fields) error {
 }
 
 func (p *Parser) scanCells(s *scanner) error {
-	p.cells = p.cells[:0]
+	p.cells, p.more = p.cells[:0], false
 	s.i++ // {
 	for first := true; ; first = false {
 		key, more, err := s.member(first)
@@ -192,6 +196,10 @@ func (p *Parser) scanCells(s *scanner) error {
 		v, err := s.value(3)
 		if err != nil {
 			return err
+		}
+		if len(p.cells) == maxCells {
+			p.more = true
+			continue
 		}
 		p.cells = append(p.cells, cell{key, plain, v})
 	}

@@ -51,11 +51,15 @@ func truth(raw []byte) float64 {
 // room tells whether the line may have another point.
 func (p *Parser) room() bool {
 	if p.count >= MaxPoints {
-		p.reject("a line may hold %d points; the rest was left out", MaxPoints)
+		p.tooMany()
 		return false
 	}
 	p.count++
 	return true
+}
+
+func (p *Parser) tooMany() {
+	p.reject("a line may hold %d points; the rest was left out", MaxPoints)
 }
 
 // add appends a point to the record that takes points; a new one if the last
@@ -85,8 +89,13 @@ func (p *Parser) batch(o *fields) {
 		p.reject("step must be an integer within 64 bits")
 		return
 	}
+	if p.count >= MaxPoints && len(p.cells) > 0 {
+		p.tooMany()
+		return
+	}
 	tag := p.tag(o.tag)
 	from := len(p.points)
+	var gone map[int]bool    // places of points whose last value is none so far
 	var index map[string]int // of names to points, once there are many
 	for i := range p.cells {
 		c := &p.cells[i]
@@ -107,19 +116,38 @@ func (p *Parser) batch(o *fields) {
 		}
 		switch seen := find(p.points, from, name, index); {
 		case seen >= 0 && isNumber:
-			p.points[seen].Value, p.points[seen].Special = run.SplitFloat(f)
-		case seen >= 0: // the last value is none
-			p.points = append(p.points[:seen], p.points[seen+1:]...)
-			p.count--
-			if index != nil {
-				index = indexed(p.points, from)
+			if gone[seen] {
+				if !p.room() {
+					continue
+				}
+				delete(gone, seen)
 			}
+			p.points[seen].Value, p.points[seen].Special = run.SplitFloat(f)
+		case seen >= 0 && !gone[seen]:
+			if gone == nil {
+				gone = make(map[int]bool)
+			}
+			gone[seen] = true
+			p.count--
+		case seen >= 0:
 		case isNumber && p.room():
 			if index != nil {
 				index[name] = len(p.points)
 			}
 			p.add(at, name, tag, f)
 		}
+	}
+	if p.more {
+		p.tooMany()
+	}
+	if len(gone) > 0 {
+		kept := p.points[:from]
+		for i := from; i < len(p.points); i++ {
+			if !gone[i] {
+				kept = append(kept, p.points[i])
+			}
+		}
+		p.points = kept
 	}
 	if p.open >= 0 && p.open == len(p.points) { // all were taken out again
 		p.open = -1

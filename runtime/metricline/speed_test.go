@@ -1,6 +1,8 @@
 package metricline_test
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/weirhq/weir/runtime/metricline"
@@ -73,6 +75,69 @@ func TestAParserHoldsLittle(t *testing.T) {
 	p.Reset()
 	if n := metricline.Idle(&p); n > 2048 {
 		t.Errorf("memory for %d points is held", n)
+	}
+}
+
+// What one line can hold too much costs little more than reading it.
+func TestLinesThatHoldTooMuchAreCheap(t *testing.T) {
+	const most = 60_000 // allocations: of names and points that are kept
+	line := func(n int, member func(i int) string) []byte {
+		b := []byte(`{"step":1,"metrics":{`)
+		for i := range n {
+			b = append(b, member(i)...)
+		}
+		return append(b, `"end":1}}`...)
+	}
+	name := func(i int) string { return fmt.Sprintf(`"k%d":1,`, i) }
+	objects := bytes.Repeat([]byte(`{"step":1,"metrics":{"a":1,"b":2,"b":null}}`), 100_000)
+	for what, c := range map[string]struct {
+		line   []byte
+		points int
+	}{
+		"many names": {line(500_000, name), metricline.MaxPoints},
+		"a name that comes and goes": {line(19_000, func(i int) string {
+			if i < 9990 {
+				return name(i)
+			}
+			return [...]string{`"x":1,`, `"x":null,`}[i%2]
+		}), 9991},
+		"many objects": {objects, metricline.MaxPoints},
+	} {
+		var p metricline.Parser
+		got := p.Parse(c.line)
+		n := 0
+		for _, r := range got {
+			n += len(r.Points)
+		}
+		if n != c.points || len(got) == 0 || got[len(got)-1].Rejected == "" {
+			t.Errorf("%s: %d points in %d records", what, n, len(got))
+		}
+		p.Reset()
+		if a := testing.AllocsPerRun(1, func() { p.Parse(c.line); p.Reset() }); a > most {
+			t.Errorf("%s: %v allocations", what, a)
+		}
+	}
+}
+
+// Of a name that is repeated the last value counts, at the first's place, as
+// in Python's dictionaries.
+func TestNamesThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"step":1,"metrics":{"a":1,"b":2,"a":null,"c":3,"a":4}}`: "a=4 b=2 c=3 ",
+		`{"step":1,"metrics":{"a":1,"b":2,"a":null,"a":"x"}}`:     "b=2 ",
+		`{"step":1,"metrics":{"a":1,"a":null}}`:                   "",
+		`{"step":1,"metrics":{"a":null,"b":1,"a":2}}`:             "b=1 a=2 ",
+	} {
+		got := ""
+		for _, r := range metricline.Parse([]byte(line)) {
+			for _, p := range r.Points {
+				got += fmt.Sprintf("%s=%v ", p.Name, p.Value)
+			}
+		}
+		if got != want {
+			t.Errorf("%s gives %s, want %s", line, got, want)
+		}
 	}
 }
 

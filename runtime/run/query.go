@@ -29,8 +29,8 @@ func contains[T comparable](list []T, v T) bool {
 
 // SessionFilter chooses sessions; zero fields choose all.
 type SessionFilter struct {
-	Title string // part of the title or of the id, any case
-	Live  *bool  // has a live root run
+	Text string // part of the title, the id, or a root run's agent or the first 1,000 characters of its prompt; any case
+	Live *bool  // has a live root run
 }
 
 // PageQuery asks for the First newest rows after the cursor (an id; "" for the start).

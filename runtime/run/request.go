@@ -4,6 +4,7 @@ package run
 type StartRequest struct {
 	Input          Input
 	Session        SessionID // "": a new session
+	Title          string    // of the new session; "": made from the input
 	OnBusy         OnBusy    // "": REJECT
 	IdempotencyKey string
 }

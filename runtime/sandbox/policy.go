@@ -90,7 +90,7 @@ func (p Policy) Settings() []Setting {
 		{"backend", d.Backend, list(c.Backends), "where the command runs"},
 		{"timeoutSeconds", plain(d.TimeoutSeconds), plain(c.TimeoutSeconds), "of one execution; then TERM, and KILL after the grace"},
 		{"graceSeconds", plain(d.GraceSeconds), plain(c.GraceSeconds), "between TERM and KILL; at most 5 when the server itself stops"},
-		{"memoryMiB", whole(d.MemoryMiB), whole(c.MemoryMiB), "of all its processes together, files in /tmp and /dev/shm included"},
+		{"memoryMiB", whole(d.MemoryMiB), whole(c.MemoryMiB), "of all its processes together, files in /tmp and /dev/shm included. On control groups of version 1, unread network messages may take as much again"},
 		{"cpus", plain(d.CPUs), plain(c.CPUs), "processor time per time"},
 		{"pids", whole(d.PIDs), whole(c.PIDs), "processes and threads at once"},
 		{"diskMiB", whole(d.DiskMiB), whole(c.DiskMiB), "of the whole workspace, where each name counts 4 KiB at least; of each file, and of /tmp. Over it everything is killed"},

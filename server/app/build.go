@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -84,7 +83,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		}
 	}()
 	if o.typed == nil && !o.examplesOnly && !o.cfg.AllowUnsandboxed {
-		if p := closedAbove(o.cfg.Data, os.Geteuid()); p != nil && makesData(o.cfg) {
+		if p := local.ClosedAbove(o.cfg.Data); p != nil && makesData(o.cfg) {
 			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, p)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/server/config"
 )
 
-// doctorCommand checks this machine as serve would use it, and changes nothing.
+// doctorCommand checks this machine as serve would use it. It removes what it makes for that.
 type doctorCommand struct {
 	config.Serve `embed:""`
 

@@ -42,9 +42,25 @@ func (d *doctorCommand) examine(ctx context.Context, getenv func(string) string)
 	d.Serve = cfg
 	data, undo := d.data()
 	defer undo()
-	found := d.sandbox(ctx, data.Verdict != problem)
+	placed := data.Verdict != problem
+	found, closed := d.sandbox(ctx, placed)
+	if placed && closed != nil {
+		data.Verdict, data.What = problem, d.Data+" is closed to the user of the sandboxes"
+		data.Meaning, data.Remedy = "weir serve does not start", closed.Remedy
+		if d.AllowUnsandboxed {
+			data.Verdict, data.Meaning = warning, "no sandbox can work there"
+		}
+	}
 	found = append(found, data)
-	return append(found, d.database(ctx), d.port(ctx), d.agents(), clock())
+	for _, check := range []func() finding{
+		func() finding { return d.database(ctx, placed) }, func() finding { return d.port(ctx) }, d.agents, clock,
+	} {
+		if ctx.Err() != nil {
+			return found // nobody waits for the rest
+		}
+		found = append(found, check())
+	}
+	return found
 }
 
 // advice is the end of an error that says what to do.
@@ -113,7 +129,8 @@ func size(n uint64) string {
 }
 
 // sandbox tries the sandbox as the server does, with python3 and the limits.
-func (d *doctorCommand) sandbox(ctx context.Context, placed bool) []finding {
+// closed is set when it is the data folder that keeps it from working.
+func (d *doctorCommand) sandbox(ctx context.Context, placed bool) (found []finding, closed *sandbox.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	o := local.Options{Python: d.Python}
@@ -128,16 +145,19 @@ func (d *doctorCommand) sandbox(ctx context.Context, placed bool) []finding {
 		if d.AllowUnsandboxed {
 			f.Meaning = "weir serve runs commands as plain processes (UNSANDBOXED): they can do all that this user can"
 		}
-		if st.Problem.Misplaced && !d.AllowUnsandboxed {
-			f.Meaning += "; weir serve does not start"
+		if st.Problem.Misplaced {
+			closed = st.Problem
+			if !d.AllowUnsandboxed {
+				f.Meaning += "; weir serve does not start"
+			}
 		}
-		return []finding{f}
+		return []finding{f}, closed
 	}
-	found := []finding{{Check: "sandbox", Verdict: fine, What: st.Detail + ": works"}, d.python(ctx, b)}
+	found = []finding{{Check: "sandbox", Verdict: fine, What: st.Detail + ": works"}, d.python(ctx, b)}
 	if runtime.GOOS == "linux" {
 		found = append(found, limits(st)...)
 	}
-	return found
+	return found, nil
 }
 
 // limits sorts what holds for all of a command from what does not.
@@ -207,10 +227,22 @@ func (w *words) Write(_ context.Context, c sandbox.Chunk) error {
 	return nil
 }
 
-func (d *doctorCommand) database(ctx context.Context) finding {
+// database tries the database, in the data folder only if that can be used.
+func (d *doctorCommand) database(ctx context.Context, placed bool) finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h, err := store.Check(ctx, store.Options{Path: d.Data, URL: d.DB})
+	o := store.Options{Path: d.Data, URL: d.DB}
+	switch {
+	case placed:
+	case d.DB == "":
+		return finding{
+			Check: "database", Verdict: problem, What: "not tried: it would lie in the data folder, which cannot be used",
+			Meaning: "weir serve does not start", Remedy: "mend the data folder first",
+		}
+	default:
+		o.Path = ""
+	}
+	h, err := store.Check(ctx, o)
 	if err != nil {
 		return wrong("database", err)
 	}

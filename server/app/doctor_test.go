@@ -66,6 +66,10 @@ func TestDoctorFindsEachFault(t *testing.T) {
 		}
 	}
 	file := filepath.Join(agents, "good.yaml")
+	dangling := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("nothing", dangling); err != nil {
+		t.Fatal(err)
+	}
 	damaged := dataFolder(t)
 	if err := os.WriteFile(filepath.Join(damaged, "weir.db"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,16 +81,20 @@ func TestDoctorFindsEachFault(t *testing.T) {
 		what    string
 		remedy  string
 	}{
-		"all is well":     {nil, "sandbox", fine, "bubblewrap 0.", ""},
-		"python":          {nil, "python3", fine, "python 3.", ""},
-		"a new folder":    {[]string{"--data", dataFolder(t) + "/a/b"}, "data", fine, "/a/b can be made, ", ""},
-		"data is a file":  {[]string{"--data", file}, "data", problem, "is a file", "--data"},
-		"no database":     {[]string{"--data", damaged}, "database", problem, "is not a Weir database", "move it away"},
-		"no server":       {[]string{"--db", "postgres://u:geheim@127.0.0.1:1/db"}, "database", problem, "127.0.0.1:1", "check that the server runs"},
-		"PostgreSQL":      {[]string{"--db", pgtest.Database(t)}, "database", fine, "PostgreSQL 1", ""},
-		"port in use":     {[]string{"--listen", taken.Addr().String()}, "port", problem, "in use", "another address"},
-		"a broken agent":  {[]string{"--agents", agents}, "agents", warning, "bad.yaml", "mend that file"},
-		"a wrong setting": {[]string{"--listen", "0.0.0.0:80"}, "settings", problem, "0.0.0.0:80", "WEIR_TOKEN"},
+		"all is well":      {nil, "sandbox", fine, "bubblewrap 0.", ""},
+		"python":           {nil, "python3", fine, "python 3.", ""},
+		"a new folder":     {[]string{"--data", dataFolder(t) + "/a/b"}, "data", fine, "/a/b can be made, ", ""},
+		"data is a file":   {[]string{"--data", file}, "data", problem, "is a file", "--data"},
+		"data in nowhere":  {[]string{"--data", "/proc/weir"}, "data", problem, "/proc/weir cannot be made", "--data"},
+		"no folder for it": {[]string{"--data", "/proc/weir"}, "database", problem, "not tried", "data folder"},
+		"a dangling link":  {[]string{"--data", dangling}, "data", problem, "leads nowhere", "--data"},
+		"none for it":      {[]string{"--data", dangling}, "database", problem, "not tried", "data folder"},
+		"no database":      {[]string{"--data", damaged}, "database", problem, "is not a Weir database", "move it away"},
+		"no server":        {[]string{"--db", "postgres://u:geheim@127.0.0.1:1/db"}, "database", problem, "127.0.0.1:1", "check that the server runs"},
+		"PostgreSQL":       {[]string{"--db", pgtest.Database(t)}, "database", fine, "PostgreSQL 1", ""},
+		"port in use":      {[]string{"--listen", taken.Addr().String()}, "port", problem, "in use", "another address"},
+		"a broken agent":   {[]string{"--agents", agents}, "agents", warning, "bad.yaml", "mend that file"},
+		"a wrong setting":  {[]string{"--listen", "0.0.0.0:80"}, "settings", problem, "0.0.0.0:80", "WEIR_TOKEN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,6 +114,15 @@ func TestDoctorFindsEachFault(t *testing.T) {
 	}
 }
 
+// A database elsewhere is looked at whatever the data folder is.
+func TestDoctorLooksAtADatabaseElsewhere(t *testing.T) {
+	t.Parallel()
+	found, err := doctor(t, "--listen", "127.0.0.1:0", "--data", "/proc/weir", "--db", pgtest.Database(t))
+	if f := found["database"]; err == nil || f.Verdict != fine || found["data"].Verdict != problem {
+		t.Errorf("%v %+v", err, found)
+	}
+}
+
 // A folder that the sandbox's user cannot reach is refused by both, with the same words.
 func TestAnUnreachableDataFolderIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
@@ -122,6 +139,12 @@ func TestAnUnreachableDataFolderIsRefusedAtTheStart(t *testing.T) {
 	f := found["sandbox"]
 	if err == nil || f.Verdict != problem || f.Remedy != "chmod a+x "+closed || !strings.Contains(f.What, "cannot reach the data folder "+data+": "+closed+" has the mode 0700") || !strings.Contains(f.Meaning, "does not start") {
 		t.Errorf("%v %+v", err, f)
+	}
+	if f := found["data"]; f.Verdict != problem || f.Remedy != "chmod a+x "+closed || !strings.Contains(f.What, "is closed to the user of the sandboxes") {
+		t.Errorf("%+v", f)
+	}
+	if f := found["database"]; f.Verdict != fine {
+		t.Errorf("%+v", f)
 	}
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the doctor left the folder: %v", err)

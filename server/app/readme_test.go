@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,32 +16,86 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-func readme(t *testing.T) string {
+// document reads a file of the repository.
+func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile(filepath.Join("../..", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// The README's table of sandbox limits is the policy's.
-func TestReadmeHasTheSandboxTable(t *testing.T) {
+// The tables of sandbox limits are the policy's.
+func TestSandboxLimitsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text := readme(t)
+	text, agents := document(t, "docs/sandbox.md"), document(t, "docs/agents.md")
 	for _, s := range sandbox.DefaultPolicy().Settings() {
 		row := fmt.Sprintf("| `%s` | %s | %s | %s |", s.Name, s.Default, s.Ceiling, s.Meaning)
 		if !strings.Contains(text, row+"\n") {
-			t.Errorf("README.md lacks the row\n%s", row)
+			t.Errorf("docs/sandbox.md lacks the row\n%s", row)
+		}
+		m := regexp.MustCompile("(?m)^\\| `sandbox\\." + s.Name + "` \\| [^|]*\\|([^|]*)\\|").FindStringSubmatch(agents)
+		if m == nil {
+			t.Errorf("docs/agents.md lacks a row of sandbox.%s", s.Name)
+		} else if got := cmp.Or(strings.Trim(m[1], " `"), "none"); got != s.Default {
+			t.Errorf("docs/agents.md gives sandbox.%s the default %s, the policy %s", s.Name, got, s.Default)
 		}
 	}
+}
+
+// Each link of the documentation leads to a file and a heading that exist.
+func TestLinksOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			name, heading, _ := strings.Cut(m[1], "#")
+			target := file
+			if name != "" {
+				target = filepath.Join(filepath.Dir(file), name)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1], err)
+			} else if heading != "" && !hasHeading(t, target, heading) {
+				t.Errorf("%s links to %s, where no such heading is", file, m[1])
+			}
+		}
+	}
+}
+
+// hasHeading tells whether a document has the heading that an anchor names.
+func hasHeading(t *testing.T, file, anchor string) bool {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		name := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		if strings.ReplaceAll(name, " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
 }
 
 // The README's tour works as it is written, but for the ids.
 func TestReadmeTour(t *testing.T) {
 	t.Parallel()
 	tour := map[string]string{} // by operation name
-	for _, m := range regexp.MustCompile("(?s)```graphql\n\\w+ (\\w+) .*?```").FindAllStringSubmatch(readme(t), -1) {
+	for _, m := range regexp.MustCompile("(?s)```graphql\n\\w+ (\\w+) .*?```").FindAllStringSubmatch(document(t, "README.md"), -1) {
 		tour[m[1]] = strings.TrimSuffix(strings.TrimPrefix(m[0], "```graphql\n"), "```")
 	}
 	url := start(t, "serve", "--listen", "127.0.0.1:0", "--data", dataFolder(t), "--allow-unsandboxed")

@@ -9,9 +9,6 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
-	"github.com/weirhq/weir/runtime/sandbox"
-	"github.com/weirhq/weir/runtime/sandbox/local"
-	"github.com/weirhq/weir/server/around"
 	"github.com/weirhq/weir/server/config"
 )
 
@@ -81,42 +78,10 @@ func makeData(dir string) error {
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // to be walked through, not listed
 		return fmt.Errorf("the data folder %s cannot be made: %w; choose another one with --data", dir, cause(err))
 	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("the data folder %s is a link that leads nowhere; choose another one with --data", dir)
+	}
 	return nil
-}
-
-// closedAbove finds, before anything is made, the folder above a root server's data
-// folder that the users of its sandboxes may not pass through; nil: there is none,
-// or they are the server's own user. What it finds is what the probe finds later.
-func closedAbove(dir string, euid int) *sandbox.Problem {
-	if euid != 0 {
-		return nil
-	}
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	const other = 1<<31 - 2 // nobody's
-	at := around.Blocks(filepath.Dir(dir), other, other)
-	if at == "" {
-		return nil
-	}
-	uid := local.DefaultUID
-	if around.Blocks(at, uid, uid) == "" {
-		return nil // it is that user's
-	}
-	var mode fs.FileMode
-	if info, err := os.Stat(at); err == nil {
-		mode = info.Mode().Perm()
-	}
-	p := &sandbox.Problem{
-		What:      fmt.Sprintf("user id %d cannot reach the data folder %s: %s has the mode %04o", uid, dir, at, mode),
-		Meaning:   "a server that runs as root starts commands as that user, who must be able to pass through the folders above, as the mode 0711 lets",
-		Remedy:    "chmod a+x " + at,
-		Misplaced: true,
-	}
-	if at == "/root" { // is closed for good reasons
-		p.Remedy = "weir serve --data /var/lib/weir"
-	}
-	return p
 }
 
 // makesData tells whether a start makes the data folder or a file in it before

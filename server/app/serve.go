@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/server/cli"
 	"github.com/weirhq/weir/server/config"
 	"github.com/weirhq/weir/server/supervise"
+
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // serveCommand serves until it is told to stop.
@@ -62,7 +63,7 @@ func loadAgents(dir string, log *slog.Logger) (*agent.Set, error) {
 	if dir == "" {
 		return agent.NewSet(), nil
 	}
-	set, err := agent.Load(os.DirFS(dir))
+	set, err := agent.Load(textfile.Dir(dir))
 	if err != nil {
 		return nil, fmt.Errorf("--agents %s: %w", dir, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/weirhq/weir/server/cli"
+
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // setting is a flag that the environment and the configuration file can set.
@@ -95,6 +96,9 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return nil, nil //nolint:nilnil // as above
 }
 
+// maxSettings bounds the configuration file, in bytes.
+const maxSettings = 1 << 20
+
 // load reads the configuration file, if there is one.
 func (s *settings) load(ctx *kong.Context) error {
 	var named string
@@ -113,15 +117,11 @@ func (s *settings) load(ctx *kong.Context) error {
 	if s.file == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.file)
+	text, err := textfile.Read(s.file, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) && named == "" {
 		return nil
 	}
 	if err != nil {
-		var p *os.PathError
-		if errors.As(err, &p) {
-			err = p.Err
-		}
 		return &fileError{fmt.Errorf("the configuration file %s: %w", s.file, err)}
 	}
 	if s.values, err = parseSettings(s.file, text, listing(ctx.Model)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // Connection is how a command finds its server. The tags are read by the
@@ -28,6 +29,9 @@ func (o *Connection) client(i *IO) (*Client, error) {
 	return NewClient(Options{Server: o.Server, Token: token, Notice: i.Notice})
 }
 
+// maxToken bounds a token's file, in bytes.
+const maxToken = 64 << 10
+
 func (o *Connection) token(getenv func(string) string) (string, error) {
 	env := getenv("WEIR_TOKEN")
 	switch {
@@ -40,7 +44,7 @@ func (o *Connection) token(getenv func(string) string) (string, error) {
 	case env != "":
 		return "", usagef("WEIR_TOKEN and --token-file %s are both set; set one of them", o.TokenFile)
 	}
-	data, err := os.ReadFile(o.TokenFile)
+	data, err := textfile.Read(o.TokenFile, maxToken)
 	if err != nil {
 		return "", usagef("--token-file %s: %w", o.TokenFile, bare(err))
 	}

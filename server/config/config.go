@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/runtime/textfile"
 )
 
 // Serve is the configuration of a server. The tags are read by the command
@@ -147,6 +149,9 @@ func (s *Sandbox) check(token string) error {
 	return nil
 }
 
+// maxToken bounds a token's file, in bytes.
+const maxToken = 64 << 10
+
 func (s *Serve) readToken(getenv func(string) string) error {
 	s.Token = getenv("WEIR_TOKEN")
 	from := "WEIR_TOKEN"
@@ -154,7 +159,7 @@ func (s *Serve) readToken(getenv func(string) string) error {
 		if s.Token != "" {
 			return errors.New("WEIR_TOKEN and --token-file are both set; set one of them")
 		}
-		data, err := os.ReadFile(s.TokenFile)
+		data, err := textfile.Read(s.TokenFile, maxToken)
 		if err != nil {
 			return fmt.Errorf("--token-file %s: %w", s.TokenFile, plain(err))
 		}

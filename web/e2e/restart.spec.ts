@@ -1,3 +1,4 @@
+import { count } from '../src/app/ui/format';
 import { expect, expectEvents, expectStatus, lastSeq, loadAll, test, watchSeqs } from './fixtures';
 import { Weir } from './weir';
 
@@ -22,11 +23,21 @@ for step in range(1, 100000):
     await weir.kill();
     const seen = Math.max(...sockets.flat());
     await expect(page.getByRole('status').filter({ hasText: 'Reconnecting' })).toBeVisible();
+    const foot = page.locator('.resume');
+    await expect(foot).toHaveText(
+      `Connection lost. Shown up to event ${count(seen)}; it goes on from there by itself.`,
+    );
     await weir.up();
 
     await expect(page.getByRole('status').filter({ hasText: /Live|Up to date/ })).toBeVisible({ timeout: 20_000 });
     await expectStatus(page, 'Failed');
     await expectStatus(page, 'server lost');
+    // The end of the lost run came after the cut, and the line counts it.
+    await expect(foot).toHaveText(
+      new RegExp(
+        `^Connection back\\. Resumed after event ${count(seen)}: \\d+ events? came meanwhile, none is missing\\.$`,
+      ),
+    );
 
     // A second run of the same session, after the crash, streams into the same page.
     await weir.startRun({

@@ -28,6 +28,13 @@ test('the page asks for the token, says when it is wrong, and goes on with the r
 
     await page.reload();
     await expect(page.locator('.output')).toContainText('behind the door');
+    // A plain link sends no token.
+    const download = page.waitForEvent('download');
+    await page.getByRole('link', { name: 'raw stdout' }).click();
+    const stream = await (await download).createReadStream();
+    let text = '';
+    for await (const piece of stream) text += piece;
+    expect(text).toBe('behind the door\n');
     await page.goto(weir.url);
     await page.getByLabel('Python code').fill('print("started with a token")');
     await page.getByRole('button', { name: 'Start', exact: true }).click();

@@ -18,9 +18,7 @@ import (
 // Bubblewrap runs executions in bubblewrap sandboxes.
 type Bubblewrap struct {
 	opts    Options
-	uid     int // of the sandboxes
-	gid     int
-	root    bool
+	users   users
 	starter *starter
 	cgroups *cgroups
 	host    hostFiles
@@ -38,18 +36,12 @@ type Bubblewrap struct {
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, uid: o.UID, root: os.Geteuid() == 0, cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
-	if b.uid == 0 {
-		b.uid = DefaultUID
-	}
-	if b.gid = o.GID; b.gid == 0 {
-		b.gid = b.uid
-	}
+	b := &Bubblewrap{opts: o, users: findUsers(o.UID, "/proc/self/uid_map", "/proc/self/gid_map"), cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.opts.Bwrap == "" {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
-	b.machine = newMachine(os.DirFS("/"), b.root)
+	b.machine = newMachine(os.DirFS("/"), b.users.root)
 	b.stub.Store(stubFile())
 	b.starter = newStarter()
 	return b
@@ -109,10 +101,11 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.own(ctx, spec); err != nil {
+	user, err := b.own(ctx, spec)
+	if err != nil {
 		return nil, err
 	}
-	p := &bwrapProcess{backend: b, spec: spec, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
+	p := &bwrapProcess{backend: b, spec: spec, user: user, exited: make(chan struct{}), started: sandbox.Started{Backend: b.Name(), Command: shown(spec, command)}}
 	defer func() {
 		if err != nil {
 			err = p.abandon(err)
@@ -138,8 +131,9 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	cmd.Stdout, cmd.Stderr = files.stdout, files.stderr
 	cmd.ExtraFiles = files.extra
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if b.root {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.gid), Groups: []uint32{}}
+	if b.users.root {
+		group := cmp.Or(b.opts.GID, user)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(group), Groups: []uint32{}}
 	}
 	if err := b.launch(p, cmd); err != nil {
 		return nil, err
@@ -186,26 +180,27 @@ func (b *Bubblewrap) leave(p *bwrapProcess) {
 	}
 }
 
-// own gives a workspace to the sandbox's user: files that the server has put
-// there belong to root and could not be changed. It happens once, when the
-// folder changes hands. A folder of the user's own never does.
-func (b *Bubblewrap) own(ctx context.Context, spec sandbox.Spec) error {
+// own gives a workspace to its sandboxes' user, and says who that is: files that
+// the server has put there belong to root and could not be changed. It happens
+// once, when the folder changes hands. A folder of the user's own never does.
+func (b *Bubblewrap) own(ctx context.Context, spec sandbox.Spec) (user int, err error) {
 	workspace := spec.Workspace
 	info, err := os.Lstat(workspace)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return run.Errorf(run.Internal, "the workspace %s does not exist", workspace)
+		return 0, run.Errorf(run.Internal, "the workspace %s does not exist", workspace)
 	case err != nil:
-		return fmt.Errorf("looking at the workspace: %w", err)
+		return 0, fmt.Errorf("looking at the workspace: %w", err)
 	case !info.IsDir():
-		return run.Errorf(run.Internal, "the workspace %s is not a folder", workspace)
+		return 0, run.Errorf(run.Internal, "the workspace %s is not a folder", workspace)
 	}
+	user = b.users.of(workspace, info)
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !b.root || !ok || spec.Place != nil || int(st.Uid) == b.uid {
-		return nil
+	if !b.users.root || !ok || spec.Place != nil || int(st.Uid) == user {
+		return user, nil
 	}
-	if err := chownTree(ctx, workspace, b.uid); err != nil {
-		return fmt.Errorf("giving the workspace to user id %d: %w", b.uid, err)
+	if err := chownTree(ctx, workspace, user); err != nil {
+		return 0, fmt.Errorf("giving the workspace to user id %d: %w", user, err)
 	}
-	return nil
+	return user, nil
 }

@@ -9,7 +9,14 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-const noBubblewrap = "bubblewrap exists on Linux only: use the docker or modal backend"
+// noBubblewrap is why there is no sandbox, and what to do.
+func noBubblewrap() *sandbox.Problem {
+	return &sandbox.Problem{
+		What:    "there is no sandbox on this system (bubblewrap exists on Linux only)",
+		Meaning: "weir serve starts, and runs fail",
+		Remedy:  elsewhere,
+	}
+}
 
 // Bubblewrap is not available on this system.
 type Bubblewrap struct{}
@@ -22,12 +29,13 @@ func (*Bubblewrap) Name() string { return "local" }
 
 // Probe implements sandbox.Backend.
 func (b *Bubblewrap) Probe(context.Context) sandbox.Status {
-	return sandbox.Status{Backend: b.Name(), Reason: noBubblewrap}
+	p := noBubblewrap()
+	return sandbox.Status{Backend: b.Name(), Reason: p.Error(), Problem: p}
 }
 
 // Start implements sandbox.Backend.
 func (*Bubblewrap) Start(context.Context, sandbox.Spec) (sandbox.Process, error) {
-	return nil, run.Errorf(run.Unavailable, noBubblewrap)
+	return nil, run.Errorf(run.Unavailable, "%w", noBubblewrap())
 }
 
 // Reap implements sandbox.Backend.
@@ -35,3 +43,6 @@ func (*Bubblewrap) Reap(context.Context, string) ([]int, error) { return nil, ni
 
 // Close has nothing to end.
 func (*Bubblewrap) Close() error { return nil }
+
+// ClosedAbove has nothing to find without sandboxes.
+func ClosedAbove(string) *sandbox.Problem { return nil }

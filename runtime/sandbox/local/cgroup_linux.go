@@ -194,6 +194,7 @@ func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 		all = []setting{
 			{"memory", "memory.limit_in_bytes", memory},
 			{"memory", "memory.memsw.limit_in_bytes", memory},
+			{"memory", "memory.kmem.tcp.limit_in_bytes", memory}, // of UDP too; version 2 counts sockets as memory
 			{"pids", "pids.max", pids},
 			{"cpu", "cpu.cfs_period_us", "100000"},
 			{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,9 +81,17 @@ func (d *disks) take(ctx context.Context, workspace string) (give func(), err er
 type meter struct {
 	disks     *disks
 	workspace string
-	base      int64 // bytes that do not count: they were the user's before
-	free      int64 // bytes of the file system when the execution started
-	blind     int   // looks in a row that something was hidden from
+	watched   watched
+	base      int64     // bytes that do not count: they were the user's before
+	start     int64     // bytes that were in use when the execution started
+	free      int64     // bytes of the file system when the execution started
+	most      int64     // the most free bytes that were seen
+	blind     int       // looks in a row that something was hidden from
+	unheld    int       // certain looks in a row that something moved in
+	rest      time.Time // no certain look before
+
+	mu  sync.Mutex
+	end context.CancelCauseFunc // ends a certain look; nil: there is none
 }
 
 // gauge is one measurement.
@@ -115,7 +124,7 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 	if spec.Limits.DiskMiB <= 0 {
 		return m, nil
 	}
-	m.free = freeBytes(m.workspace)
+	m.free, m.watched = freeBytes(m.workspace), watchedOn(m.workspace)
 	limit := spec.Limits.DiskMiB << 20
 	most := limit
 	if spec.Place != nil {
@@ -126,41 +135,30 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 		return nil, fmt.Errorf("measuring the workspace: %w", err)
 	}
 	if spec.Place != nil {
-		m.base = use
+		m.base, m.start, m.most = use, use, m.free
 		return m, nil
 	}
 	if use > limit {
 		return nil, run.Errorf(run.Invalid, "the workspace is over its disk limit before the command starts: %s; raise that, delete files of the workspace, or use a new session",
 			sandbox.DiskWords(use, limit))
 	}
+	m.start, m.most = use, m.free
 	return m, nil
 }
 
-// use gives the bytes on disk of what the workspace holds and of what these
-// processes keep, and those that are known already. Every name counts 4 KiB at least, a file with several names is
-// counted once. Counting ends over the limit.
-func (m *meter) use(ctx context.Context, limit, known int64, processes func() []int) (int64, error) {
+// use gives the bytes on disk of what the workspace holds and of what the
+// execution's processes keep, and those that are known already. Every name counts
+// 4 KiB at least, a file with several names is counted once. Counting ends over
+// the limit. Without processes h is nil.
+func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, error) {
 	give, err := m.disks.take(ctx, m.workspace)
 	if err != nil {
 		return 0, err
 	}
 	defer give()
 	limit += m.base
-	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
-	var top unix.Stat_t
-	if err := unix.Lstat(m.workspace, &top); err != nil {
-		return 0, fmt.Errorf("looking at the workspace: %w", err)
-	}
-	t := &tree{ctx: ctx, reopen: os.Geteuid() != 0, visit: func(_ int, _ string, st *unix.Stat_t) error { return g.add(st) }}
-	err = g.add(&top)
-	if err == nil {
-		err = t.walk(m.workspace)
-	}
-	g.blind = t.blind && processes != nil
-	if err == nil && processes != nil {
-		err = g.addHeld(ctx, top.Dev, processes())
-	}
-	if err != nil && !errors.Is(err, errEnough) {
+	g, disturbed, err := m.look(ctx, limit, known, h)
+	if err != nil {
 		return 0, err
 	}
 	if m.blind++; !g.blind {
@@ -170,7 +168,40 @@ func (m *meter) use(ctx context.Context, limit, known int64, processes func() []
 	if m.blind >= blindLooks && m.free > 0 {
 		g.bytes = max(g.bytes, m.base+m.free-freeBytes(m.workspace))
 	}
-	return max(g.bytes-m.base, 0), nil
+	if h == nil || g.bytes > limit || !m.mayHide(limit) || (!disturbed && m.watched != anything) {
+		return max(g.bytes-m.base, 0), nil
+	}
+	certain, err := m.certain(ctx, limit, known, h)
+	return max(max(g.bytes, certain)-m.base, 0), err
+}
+
+// look measures once. It tells whether something was changed meanwhile so that
+// it may have missed it.
+func (m *meter) look(ctx context.Context, limit, known int64, h *hold) (_ *gauge, disturbed bool, err error) {
+	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
+	var top unix.Stat_t
+	if err := unix.Lstat(m.workspace, &top); err != nil {
+		return nil, false, fmt.Errorf("looking at the workspace: %w", err)
+	}
+	t := &tree{ctx: ctx, reopen: os.Geteuid() != 0, since: coarse()}
+	t.visit = func(_ int, _ string, st *unix.Stat_t) error {
+		if m.watched == files {
+			t.note(st)
+		}
+		return g.add(st)
+	}
+	err = g.add(&top)
+	if err == nil {
+		err = t.walk(m.workspace)
+	}
+	g.blind = t.blind && h != nil
+	if err == nil && h != nil {
+		err = g.addHeld(ctx, top.Dev, h.members())
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, false, err
+	}
+	return g, t.disturbed, nil
 }
 
 // freeBytes gives what the file system of a path can still take; 0 when unknown.

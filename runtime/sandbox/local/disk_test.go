@@ -5,6 +5,7 @@ package local_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,8 @@ import (
 )
 
 // fills are ways to fill the disk past a limit of some MiB, file by file
-// within it. None ends by itself, so only the watcher ends it.
+// within it. None ends by itself before a good many looks, and none leaves
+// something then: only the watcher ends it.
 var fills = map[string]string{
 	"ManyFiles": `
 i = 0
@@ -74,6 +76,72 @@ while True:
 os.mkdir("d")
 for i in range(20): open("d/f%d" % i, "wb").write(quarter)
 os.chmod("d", 0); time.sleep(100)`,
+	"ThreadWithItsOwnDescriptors": `
+import ctypes, threading
+def hide():
+    if ctypes.CDLL(None).syscall(436, ctypes.c_long(1000), ctypes.c_long(1001), ctypes.c_long(2)) != 0: os._exit(9) # close_range, CLOSE_RANGE_UNSHARE
+    keep = []
+    while True:
+        f = open("x", "wb"); f.write(quarter); f.flush(); os.unlink("x"); keep.append(f); time.sleep(0.005)
+t = threading.Thread(target=hide); t.start(); t.join()`,
+	"ThreadWhoseFirstHasEnded": `
+import ctypes, threading
+def hide():
+    time.sleep(0.1)
+    libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
+    while True:
+        f = open("x", "w+b"); f.write(quarter); f.flush(); libc.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); f.close(); os.unlink("x"); time.sleep(0.005)
+threading.Thread(target=hide).start()
+ctypes.CDLL(None).syscall(60, ctypes.c_long(0)) # exit of this thread alone`,
+	"DeletedFolderStoodIn": `
+for i in range(30): # each is emptied and deleted, and keeps the size that it had
+    os.mkdir("d"); os.chdir("d")
+    for j in range(600): open("%0250d" % j, "w").close()
+    for j in range(600): os.unlink("%0250d" % j)
+    if os.fork() == 0: time.sleep(100)
+    os.chdir(".."); os.rmdir("d")
+time.sleep(100)`,
+	"DeletedProgram": `
+import shutil
+# From memory of its own: munmap(2) of all that is mapped of the program, then pause(2) for ever.
+child = """
+import ctypes, mmap, os
+at = [[int(x, 16) for x in l.split()[0].split("-")] for l in open("/proc/self/maps") if l.rstrip().endswith(("/x", "/x (deleted)"))]
+m = mmap.mmap(-1, 4096, prot=7); m.write(bytes.fromhex("b80b0000000f05b8220000000f05ebf7"))
+ctypes.CFUNCTYPE(None, ctypes.c_long, ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))(at[0][0], at[-1][1] - at[0][0])
+"""
+for i in range(12):
+    shutil.copy("/usr/bin/python3", "x"); os.chmod("x", 0o700)
+    r, w = os.pipe() # closed by the exec
+    if os.fork() == 0: os.execve("./x", ["./x", "-c", child], dict(os.environ, PYTHONHOME="/usr"))
+    os.close(w); os.read(r, 1); os.close(r); os.unlink("x"); time.sleep(0.1)
+time.sleep(100)`,
+	"MovedBehindTheLook": `
+import ctypes, struct
+libc = ctypes.CDLL(None)
+for i in range(12): os.mkdir("d%d" % i)
+names = [n for n in os.listdir(".") if n[0] == "d"] # in the order in which a look reads them
+for n in names[1:-1]:
+    for i in range(600): open("%s/%d" % (n, i), "w").close()
+early, late = names[0] + "/big", names[-1] + "/big"
+os.mkdir(late); big = os.open(late, os.O_RDONLY)
+mover = os.fork()
+if mover == 0:
+    fd = libc.inotify_init1(0)
+    first, top = (libc.inotify_add_watch(fd, p.encode(), 0x10) for p in (names[0], ".")) # IN_CLOSE_NOWRITE
+    at = late
+    while True:
+        events = os.read(fd, 8192)
+        while events:
+            wd, _, _, size = struct.unpack_from("iIII", events); events = events[16 + size:]
+            to = early if wd == first else late
+            if size == 0 and at != to: os.rename(at, to); at = to
+time.sleep(0.3)
+for i in range(100):
+    fd = os.open(str(i), os.O_CREAT | os.O_WRONLY, dir_fd=big); os.write(fd, quarter * 4); os.close(fd); time.sleep(0.01)
+time.sleep(5)
+for i in range(100): os.unlink(str(i), dir_fd=big)
+os.kill(mover, 9)`,
 	"MovingFolders": `
 os.mkdir("a"); i = 0
 while True:
@@ -92,6 +160,13 @@ func TestTheDiskLimitEnds(t *testing.T) {
 				s.Limits.DiskMiB = 4
 				if name == "DeletedButMapped" && os.Geteuid() != 0 {
 					s.Limits.DiskMiB = 16 // 64 files of unknown size
+				}
+				if name == "DeletedProgram" {
+					s.Limits.DiskMiB = 24 // it is Python, twice as it is started
+				}
+				if name == "MovedBehindTheLook" {
+					s.Limits.DiskMiB = 48          // half of it makes a look take its time
+					s.Limits.Timeout = time.Minute // which a busy machine needs to make that half
 				}
 				if name == "InFlight" {
 					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space
@@ -134,6 +209,35 @@ func TestTheDiskLimitIsOfTheWorkspace(t *testing.T) {
 		s.Limits.DiskMiB = 20
 		if res, r := execute(t, b, fill(s, 0)); res.Class != run.ClassOK {
 			t.Errorf("12 of 20 MiB: %s %s", res.Class, r.stderr())
+		}
+	})
+}
+
+// TestNeighboursEndNobody lets a program that moves its folders all the time,
+// within its limit, be held while somebody else fills the file system.
+func TestNeighboursEndNobody(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b backend) {
+		s := python(t, `
+import os, time
+os.mkdir("a"); open("a/f", "wb").write(bytes(1 << 20)); print("up")
+until = time.monotonic() + 3
+while time.monotonic() < until: os.rename("a", "b"); os.rename("b", "a")
+print("over")`)
+		s.Limits.DiskMiB = 4
+		r := &recorder{}
+		filled := make(chan error, 1)
+		r.onText = func(text string) {
+			if strings.HasPrefix(text, "up") {
+				filled <- os.WriteFile(filepath.Join(filepath.Dir(s.Workspace), "neighbour"), make([]byte, 64<<20), 0o600)
+			}
+		}
+		res, err := sandbox.Run(t.Context(), b, s, r, sandbox.Options{})
+		if err != nil || res.Class != run.ClassOK || len(res.Warnings) > 0 || !strings.HasSuffix(r.stdout(), "over\n") {
+			t.Errorf("%v, %+v, stdout %q, stderr %q", err, res, r.stdout(), r.stderr())
+		}
+		if err := <-filled; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -91,9 +91,9 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	if err != nil {
 		return f, err
 	}
-	if p.backend.root {
+	if p.backend.users.root {
 		// A program may open /dev/stdout, which asks for the right to the pipe.
-		err = errors.Join(f.stdout.Chown(p.backend.uid, p.backend.uid), f.stderr.Chown(p.backend.uid, p.backend.uid))
+		err = errors.Join(f.stdout.Chown(p.user, p.user), f.stderr.Chown(p.user, p.user))
 	}
 	f.argv = append(append([]string{"--args", strconv.Itoa(fd["args"]), "--"}, first...), command...)
 	return f, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -31,21 +32,20 @@ func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		proc := "/proc/" + strconv.Itoa(pid)
-		err := h.descriptors(proc)
-		if err == nil {
-			err = h.mappings(proc)
-		}
+		err := h.process(ctx, pid)
 		switch {
 		case err == nil:
-		case errors.Is(err, errEnough):
+		case errors.Is(err, errEnough), ctx.Err() != nil:
 			return err
-		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH):
+		case !gone(err):
 			g.blind = true // a process that nobody may look into, or too much to look at
 		}
 	}
 	return nil
 }
+
+// gone tells whether an error only says that a process or thread has ended.
+func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // held finds the nameless files of processes.
 type held struct {
@@ -56,6 +56,86 @@ type held struct {
 	maps   int64 // bytes about mappings that may still be read
 
 	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
+}
+
+// process looks into one process. Its threads share their memory, but each may
+// have descriptors and a folder of its own; and the first of them may have ended
+// long before the others, which empties its part of /proc.
+func (h *held) process(ctx context.Context, pid int) error {
+	threads, err := threadsOf(pid)
+	if err != nil {
+		return err
+	}
+	memory := false // was looked at
+	var shown []int // threads whose descriptors were looked at: the first and the last
+	for i, tid := range threads {
+		if i%askEvery == askEvery-1 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		proc := "/proc/" + strconv.Itoa(tid) // of any thread, though only the first ones are listed there
+		if !slices.ContainsFunc(shown, func(other int) bool { return sameFiles(tid, other) }) {
+			err = h.descriptors(proc)
+			shown = append(shown[:min(len(shown), 1)], tid)
+		}
+		if err == nil {
+			_, err = h.linked(proc + "/cwd") // a folder that was emptied and deleted keeps its size
+		}
+		if err == nil && !memory {
+			// A program may unmap itself, and is kept by this only.
+			if memory, err = h.linked(proc + "/exe"); memory && err == nil {
+				err = h.mappings(proc)
+			}
+		}
+		// Only root may look at a thread that has ended.
+		if err != nil && !gone(err) && (!errors.Is(err, os.ErrPermission) || !ended(tid)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// threadsOf lists the threads of a process.
+func threadsOf(pid int) ([]int, error) {
+	dir, err := os.Open("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // opened for reading
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	threads := make([]int, 0, len(names))
+	for _, name := range names {
+		if tid, err := strconv.Atoi(name); err == nil {
+			threads = append(threads, tid)
+		}
+	}
+	return threads, nil
+}
+
+// sameFiles tells whether two threads certainly share their descriptors; not
+// every kernel tells.
+func sameFiles(a, b int) bool {
+	const kcmpFiles = 2
+	r, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
+	return errno == 0 && r == 0
+}
+
+// linked counts what a link of /proc leads to, if it was deleted. It is not
+// there for a thread that has ended.
+func (h *held) linked(path string) (there bool, err error) {
+	if h.left--; h.left < 0 {
+		return false, errTooManyHeld
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		if gone(err) {
+			err = nil
+		}
+		return false, err
+	}
+	return true, h.nameless(&st, path)
 }
 
 func (h *held) descriptors(proc string) error {

@@ -117,20 +117,51 @@ func TestRestartedSandboxKeepsTheWorkspaceAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheSandboxUserIsNotRoot(t *testing.T) {
+// Each session of a root server has a user of its own, who keeps its files.
+func TestEachWorkspaceHasItsOwnUser(t *testing.T) {
 	t.Parallel()
-	b := bubblewrap(t)
 	if os.Geteuid() != 0 {
 		skip(t, "needs root")
 	}
-	s := shell(t, "touch made; id -u; cat /proc/self/uid_map; sleep 0")
-	out := runsPython(t, b, s)
-	if !strings.HasPrefix(out, "1000\n") {
-		t.Errorf("stdout %q", out)
+	owner := func(path string) uint32 {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || st.Gid != st.Uid {
+			t.Errorf("%s: %+v", path, info.Sys())
+		}
+		return st.Uid
 	}
-	info, err := os.Stat(filepath.Join(s.Workspace, "made"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != local.DefaultUID {
-		t.Errorf("the file made in the workspace: %v %v", info, err)
+	forced := local.NewBubblewrap(local.Options{UID: local.DefaultUID}) // as servers did before
+	t.Cleanup(func() { _ = forced.Close() })
+	b := bubblewrap(t)
+	first, second := shell(t, "id -u; touch made; echo x >> made; echo x >> old"), shell(t, "touch made")
+	old := first
+	old.Command = []string{"sh", "-c", "umask 77; mkdir deep; echo x > deep/file; echo x > old"}
+	runsPython(t, forced, old)
+	if u := owner(filepath.Join(first.Workspace, "deep", "file")); u != local.DefaultUID {
+		t.Errorf("the forced user is %d", u)
+	}
+	for range 2 { // the second time the folder is its user's already, who stays the same elsewhere
+		first.Execution = run.NewExecutionID()
+		if out := runsPython(t, b, first); out != "1000\n" {
+			t.Errorf("stdout %q", out)
+		}
+		u := owner(first.Workspace)
+		if u < 1879048192 || u > 2147483646 || owner(filepath.Join(first.Workspace, "made")) != u || owner(filepath.Join(first.Workspace, "deep", "file")) != u {
+			t.Errorf("the user is %d", u)
+		}
+		moved := first.Workspace + "-moved"
+		if err := os.Rename(first.Workspace, moved); err != nil {
+			t.Fatal(err)
+		}
+		first.Workspace = moved
+	}
+	runsPython(t, b, second)
+	if one, two := owner(first.Workspace), owner(filepath.Join(second.Workspace, "made")); one == two {
+		t.Errorf("two workspaces have the user %d", one)
 	}
 }
 
@@ -145,7 +176,7 @@ func TestAnUnreachableWorkspaceIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := b.Start(t.Context(), s)
-	if err == nil || !strings.Contains(err.Error(), "61234 cannot reach the workspace") || !strings.Contains(err.Error(), "0711") || run.CodeOf(err) != run.Unavailable {
+	if err == nil || !strings.Contains(err.Error(), "the user of a sandbox cannot reach the workspace") || !strings.Contains(err.Error(), "0711") || run.CodeOf(err) != run.Unavailable {
 		t.Errorf("error %v", err)
 	}
 	mustBeGone(t, s)
@@ -279,7 +310,7 @@ func TestNetworkHostIsReallyTheHosts(t *testing.T) {
 			t.Errorf("network %q: %q, want %q", network, out, want)
 		}
 	}
-	s.Network = "internal"
+	s.Execution, s.Network = run.NewExecutionID(), "internal"
 	if _, err := b.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), `"internal"`) || !strings.Contains(err.Error(), "NONE and HOST") {
 		t.Errorf("error %v", err)
 	}

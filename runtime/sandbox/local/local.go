@@ -6,7 +6,7 @@
 // network, user and IPC namespaces, no capability and a clean environment; it
 // is gone with everything it started when the server stops it, when the command
 // itself ends, and when the server dies. A server that runs as root starts it
-// under a dedicated user id.
+// under a user id that is its workspace's own.
 //
 // Plain promises only to end the processes that it finds by session, group and
 // label, and, on Linux, to watch the size of the workspace. Everything it starts is labelled UNSANDBOXED.
@@ -22,15 +22,15 @@ import (
 // Unsandboxed is the isolation label of a plain process.
 const Unsandboxed = "UNSANDBOXED"
 
-// DefaultUID is the user and group id that a server running as root gives to
-// sandboxes. No system hands it out: it lies above the ranges of ordinary
+// DefaultUID is the user and group id that a server running as root gives to all
+// sandboxes where it cannot give each workspace its own. No system hands it out: it lies above the ranges of ordinary
 // users and below those of dynamic and subordinate ids.
 const DefaultUID = 61234
 
 // Options configure a local backend; the zero value is usable.
 type Options struct {
-	// UID is the user and group id of sandboxes when the server runs as root;
-	// 0 means DefaultUID. A server without root runs them as itself.
+	// UID is the user and group id of all sandboxes when the server runs as root;
+	// 0 gives each workspace its own. A server without root runs them as itself.
 	UID int
 	// GID is the group id of such sandboxes; 0 means that of UID.
 	GID int

@@ -41,11 +41,15 @@ func killTree(_ int, execution string, limit time.Duration) []int {
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *plainProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, 0, func() []int {
-		if p.over.Load() {
-			return nil
-		}
-		return withLabel(labelExecution + "=" + string(p.spec.Execution) + "\x00")
+	label := labelExecution + "=" + string(p.spec.Execution) + "\x00"
+	return p.meter.use(ctx, limit, 0, &hold{
+		members: func() []int {
+			if p.over.Load() {
+				return nil
+			}
+			return withLabel(label)
+		},
+		member: func(pid int) bool { return labelled(pid, label) },
 	})
 }
 

@@ -286,7 +286,11 @@ func (p *plainProcess) Stderr() io.Reader { return p.stderr }
 func (p *plainProcess) Exited() <-chan struct{} { return p.exited }
 
 // Stop sends TERM to the command's process group.
-func (p *plainProcess) Stop() error { return p.signal(unix.SIGTERM) }
+func (p *plainProcess) Stop() error {
+	err := p.signal(unix.SIGTERM)
+	p.meter.release()
+	return err
+}
 
 // Kill kills the command's process group, and what carries its label.
 func (p *plainProcess) Kill() error {

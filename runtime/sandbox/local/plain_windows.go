@@ -7,7 +7,10 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-const noPlain = "this system has no process groups that could be ended for certain: use the docker or modal backend"
+const (
+	elsewhere = "run weir serve on Linux, for example in WSL 2"
+	noPlain   = "plain processes cannot be ended for certain on Windows: " + elsewhere
+)
 
 // Plain is not available on this system.
 type Plain struct{}

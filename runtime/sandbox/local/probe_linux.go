@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
@@ -35,7 +34,7 @@ func (b *Bubblewrap) Probe(ctx context.Context) sandbox.Status {
 		s.Reason = strings.Join(words, "; ")
 	}
 	if b.opts.Bwrap != "" {
-		s.Detail = fmt.Sprintf("%s at %s, as user id %d", version, b.opts.Bwrap, b.user())
+		s.Detail = fmt.Sprintf("%s at %s, as %s", version, b.opts.Bwrap, b.users)
 	}
 	b.mu.Lock()
 	b.status = &s
@@ -43,22 +42,11 @@ func (b *Bubblewrap) Probe(ctx context.Context) sandbox.Status {
 	return s
 }
 
-// user is the id that commands run as, seen from outside.
-func (b *Bubblewrap) user() int {
-	if b.root {
-		return b.uid
-	}
-	return os.Geteuid()
-}
-
 func (b *Bubblewrap) probe(ctx context.Context) (version string, err error) {
 	if b.opts.Bwrap == "" {
 		return "", b.machine.noBwrap()
 	}
 	version = "bubblewrap"
-	if b.root && b.uid == 0 {
-		return version, run.Errorf(run.Unavailable, "a server that runs as root needs another user id for its sandboxes")
-	}
 	out, err := exec.CommandContext(ctx, b.opts.Bwrap, "--version").Output()
 	if err != nil {
 		return version, &sandbox.Problem{
@@ -120,7 +108,7 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 	switch {
 	case b.machine.container:
 		remedy = "start the container, as root, with the control groups: docker run -v /sys/fs/cgroup:/sys/fs/cgroup"
-	case b.root:
+	case b.users.root:
 		remedy = "mount the control groups: a system with systemd does at its start"
 	}
 	for _, l := range []struct{ name, controller, soft, weak string }{
@@ -137,6 +125,12 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 	}
 	all = append(all, sandbox.Limit{Name: "disk", How: "of the workspace, measured again and again; of each file of it, and of /tmp"})
 	caveats = append(caveats, sandbox.Problem{What: "the disk limit is exact for each file; the whole workspace can grow over it by what is written in a quarter of a second (5 s when it holds very many files) before everything is killed"})
+	if b.users.shared() && b.opts.UID == 0 {
+		caveats = append(caveats, sandbox.Problem{
+			What:    fmt.Sprintf("all sandboxes have the one user id %d: this server may not take others (its user namespace has none above %d)", b.users.all, firstUID),
+			Meaning: "one command can use up what the kernel counts by user, such as inotify instances, for all", Remedy: "run weir outside of a container that maps user ids",
+		})
+	}
 	if auditArch == 0 {
 		caveats = append(caveats, sandbox.Problem{What: "no system call filter for this processor", Meaning: "commands can use all system calls that their namespaces allow"})
 	}
@@ -144,6 +138,24 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 		caveats = append(caveats, *b.machine.noPython())
 	}
 	return all, caveats
+}
+
+// ClosedAbove finds what the probe would find about a data folder, before the
+// folder is made: one above it through which a root server's sandboxes do not get.
+// Nil: there is none.
+func ClosedAbove(data string) *sandbox.Problem {
+	b := &Bubblewrap{opts: Options{Place: data}, users: findUsers(0, "/proc/self/uid_map", "/proc/self/gid_map")}
+	if !b.users.root {
+		return nil
+	}
+	for dir := filepath.Dir(data); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && !b.users.passes(info) {
+			return b.unreachable(filepath.Join(data, "workspace"))
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
 }
 
 // unreachable says why the sandbox's user does not get to a workspace: which
@@ -154,15 +166,15 @@ func (b *Bubblewrap) unreachable(workspace string) *sandbox.Problem {
 		what = "the data folder " + place
 	}
 	p := &sandbox.Problem{
-		What:      fmt.Sprintf("user id %d cannot reach %s", b.uid, what),
-		Meaning:   "a server that runs as root starts commands as that user, who must be able to pass through the folders above, as the mode 0711 lets",
+		What:      fmt.Sprintf("%s cannot reach %s", b.users.anyone(), what),
+		Meaning:   "a server that runs as root starts commands as another user, who must be able to pass through the folders above, as the mode 0711 lets",
 		Misplaced: true,
 	}
 	var closed []string // from the root down
 	for dir := place; ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && !b.passes(info) {
+		if info, err := os.Stat(dir); err == nil && !b.users.passes(info) {
 			closed = append([]string{dir}, closed...)
-			p.What = fmt.Sprintf("user id %d cannot reach %s: %s has the mode %04o", b.uid, what, dir, info.Mode().Perm())
+			p.What = fmt.Sprintf("%s cannot reach %s: %s has the mode %04o", b.users.anyone(), what, dir, info.Mode().Perm())
 		}
 		if dir == filepath.Dir(dir) {
 			break
@@ -176,19 +188,6 @@ func (b *Bubblewrap) unreachable(workspace string) *sandbox.Problem {
 		p.Remedy = "chmod a+x " + strings.Join(closed, " ")
 	}
 	return p
-}
-
-// passes tells whether the mode of a folder lets the sandbox's user through.
-func (b *Bubblewrap) passes(info os.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	bit := os.FileMode(0o001)
-	switch {
-	case ok && int(st.Uid) == b.uid:
-		bit = 0o100
-	case ok && int(st.Gid) == b.uid:
-		bit = 0o010
-	}
-	return info.Mode().Perm()&bit != 0
 }
 
 // atLeast compares the words of bwrap --version ("bubblewrap 0.8.0").

@@ -36,6 +36,7 @@ type bwrapProcess struct {
 	backend *Bubblewrap
 	spec    sandbox.Spec
 	started sandbox.Started
+	user    int // id of its user and group, outside
 	meter   *meter
 
 	stdout, stderr, status, verdict, release *os.File
@@ -198,7 +199,7 @@ func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, p.members)
+	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, &hold{members: p.members, member: func(pid int) bool { return inThatNamespace(pid, p.namespace) }})
 }
 
 // namesInMemory counts the files in /tmp and /dev/shm where no memory limit
@@ -236,6 +237,7 @@ func (p *bwrapProcess) members() []int {
 // killing everything at once.
 func (p *bwrapProcess) Stop() error {
 	err := p.command.signal(unix.SIGTERM)
+	p.meter.release()
 	_ = p.first.signal(unix.SIGCONT)
 	p.resume()
 	return err

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,11 @@ func allPIDs() []int {
 // labelled tells whether a process carries all the labels in its environment.
 func labelled(pid int, want ...string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if len(env) == 0 && (err == nil || errors.Is(err, unix.ESRCH)) { // its first thread has ended before others
+		if tid := living(pid); tid != 0 {
+			env, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", tid))
+		}
+	}
 	if err != nil || len(env) == 0 {
 		return false
 	}
@@ -111,9 +117,24 @@ func anyLabelled(want ...string) bool {
 }
 
 // zombie tells whether a process is dead and only waits to be reaped.
-func zombie(pid int) bool {
-	s := state(pid)
+func zombie(pid int) bool { return ended(pid) && living(pid) == 0 }
+
+// ended tells whether one thread has ended; the first of a process may long
+// before the others.
+func ended(tid int) bool {
+	s := state(tid)
 	return s == 0 || s == 'Z' || s == 'X'
+}
+
+// living gives a thread of a process that has not ended, other than the first; 0 when there is none.
+func living(pid int) int {
+	threads, _ := threadsOf(pid)
+	for _, tid := range threads {
+		if tid != pid && !ended(tid) {
+			return tid
+		}
+	}
+	return 0
 }
 
 // state gives the kernel's letter for what a process does; 0 when there is none.

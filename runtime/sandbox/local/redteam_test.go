@@ -212,6 +212,34 @@ def grown():
     f = os.open("big", os.O_CREAT | os.O_RDWR); return os.ftruncate(f, (1 << 30) + 1)
 gone("a sparse file over the limit", grown)
 `,
+		"Sockets": `
+for family in range(64):
+    for kind in (1, 2, 3, 5):
+        for name, nr in (("socket", 41), ("socketpair", 53)):
+            for high in (0, 1 << 32):
+                r, e = call(nr, ctypes.c_long(high | family), kind, 0, (ctypes.c_int * 2)())
+                if r >= 0 and nr == 41: os.close(r)
+                if family in (1, 2, 10, 16): continue
+                if r >= 0 or e != errno.EAFNOSUPPORT: print("GOT", name, family, kind, high, r, e)
+for protocol in range(1, 40):
+    for high in (0, 1 << 32):
+        r, e = call(41, 16, 3, ctypes.c_long(high | protocol))
+        if r >= 0 or e != errno.EPROTONOSUPPORT: print("GOT netlink", protocol, high, r, e)
+for f in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX): socket.socket(f).close()
+[x.close() for x in socket.socketpair()]
+s = socket.socket(16, 3, 0); s.bind((0, 0))
+try: s.sendto(bytes(64), (os.getpid(), 0)); print("GOT a message to itself")
+except OSError: pass
+if len(socket.if_nameindex()) != 1: print("GOT no interfaces")
+`,
+		"Descriptors": `
+n = 0
+try:
+    while n < 5000: os.dup(0); n += 1
+    print("GOT", n, "descriptors")
+except OSError as e:
+    if e.errno != errno.EMFILE or n < 1000: print("GOT", n, e)
+`,
 		"InheritedDescriptors": `
 for pid in ("self", "1"):
     for fd in os.listdir("/proc/%s/fd" % pid):
@@ -429,5 +457,83 @@ for _ in range(4000):
 				t.Errorf("%s, stdout %.300q, stderr %.300q", res.Class, r.stdout(), r.stderr())
 			}
 		})
+	}
+}
+
+// TestRedTeamDatagrams leaves messages unread, which lie in the kernel: what the
+// sockets of a sandbox keep of them stays below its memory limit.
+func TestRedTeamDatagrams(t *testing.T) {
+	t.Parallel()
+	b := bubblewrap(t)
+	if strings.Contains(b.Probe(t.Context()).Reason, "for each process") {
+		skip(t, "needs a memory control group")
+	}
+	s := python(t, `
+SO_MEMINFO = 55
+held = most = 0
+for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+    keep = []; most += held; held = 0
+    for _ in range(600):
+        a = socket.socket(socket.AF_INET, kind); a.bind(("127.0.0.1", 0))
+        to, ends = a, [a]
+        if kind == socket.SOCK_STREAM:
+            a.listen(1); to = socket.create_connection(a.getsockname()); ends = [to, a.accept()[0]]
+        to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24); to.setblocking(False)
+        if to is a: a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        try:
+            for _ in range(10): to.send(bytes(60000)) if to is not a else a.sendto(bytes(60000), a.getsockname())
+        except OSError: pass
+        for e in ends:
+            m = struct.unpack("9I", e.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36)); held += m[0] + m[2]
+        keep.append(ends)
+    print(kind, held >> 20)
+    if held >> 20 > 40: print("GOT", held >> 20, "MiB of messages, kind", kind)
+    if held >> 20 < 4: print("GOT no messages at all to measure")
+`)
+	s.Limits.MemoryMiB = 32
+	for _, line := range gains(t, b, s) {
+		t.Error(line)
+	}
+}
+
+// TestRedTeamStarvesOthers uses up what the kernel counts by user, while another
+// session wants some of it.
+func TestRedTeamStarvesOthers(t *testing.T) {
+	t.Parallel()
+	b := bubblewrap(t)
+	if os.Geteuid() != 0 {
+		skip(t, "needs root: sandboxes of an ordinary user are all that user's")
+	}
+	greedy := python(t, attack+`
+n = 0
+while libc.inotify_init() >= 0: n += 1
+print("full %d" % n, flush=True)
+time.sleep(100)
+`)
+	full := make(chan string, 1)
+	r := &recorder{onText: func(text string) {
+		if strings.HasPrefix(text, "full") {
+			full <- text
+		}
+	}}
+	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		if _, err := sandbox.Run(ctx, b, greedy, r, sandbox.Options{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() { stop(); <-ended }()
+	select {
+	case text := <-full:
+		t.Log(text)
+	case <-ended:
+		t.Fatal("the greedy one has ended")
+	}
+	for _, line := range gains(t, b, python(t, `
+if libc.inotify_init() < 0: print("GOT nothing left:", ctypes.get_errno())
+`)) {
+		t.Error(line)
 	}
 }

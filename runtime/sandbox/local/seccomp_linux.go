@@ -42,6 +42,11 @@ var deniedFlags = [...]struct {
 	{unix.SYS_IOCTL, 1, 0xffffffff, tiocLinux},
 }
 
+// families are the kinds of sockets that a command can make, besides netlink's:
+// the kernel bounds the memory of their messages, and programs need them. Others
+// hold what no memory limit counts, or are ways into rarely used code.
+var families = [...]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
+
 const (
 	shmHugeTLB = 0o4000 // of <sys/shm.h>
 	tiocLinux  = 0x541c // of <asm-generic/ioctls.h>
@@ -88,7 +93,25 @@ func seccompFilter() []byte {
 			unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 			unix.SockFilter{Code: load, K: offsetNr})
 	}
-	program = append(program, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	// From here on it is about sockets only. Of netlink a program may ask which
+	// interfaces and addresses there are, and cannot send itself messages.
+	program = append(program,
+		unix.SockFilter{Code: equal, K: unix.SYS_SOCKET, Jt: 2},
+		unix.SockFilter{Code: equal, K: unix.SYS_SOCKETPAIR, Jt: 1},
+		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		unix.SockFilter{Code: load, K: offsetArgs})
+	for _, family := range families {
+		program = append(program,
+			unix.SockFilter{Code: equal, K: family, Jf: 1},
+			unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	}
+	program = append(program,
+		unix.SockFilter{Code: equal, K: unix.AF_NETLINK, Jt: 1},
+		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		unix.SockFilter{Code: load, K: offsetArgs + 8*2},
+		unix.SockFilter{Code: equal, K: unix.NETLINK_ROUTE, Jt: 1},
+		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)},
+		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 	out := make([]byte, 0, 8*len(program))
 	for _, i := range program {
 		out = binary.NativeEndian.AppendUint16(out, i.Code)

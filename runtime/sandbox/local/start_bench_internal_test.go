@@ -32,7 +32,8 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(s.Reason)
 	}
 	spec := benchSpec(b)
-	if err := back.own(b.Context(), spec); err != nil {
+	user, err := back.own(b.Context(), spec)
+	if err != nil {
 		b.Fatal(err)
 	}
 	rounds := 300
@@ -43,7 +44,7 @@ func BenchmarkStart(b *testing.B) {
 	for i := range rounds {
 		plain = append(plain, took(b, func() error { return exec.CommandContext(b.Context(), benchCommand[0], benchCommand[1:]...).Run() }))
 		byHand := func() {
-			cmd, done := bareBwrap(b, back, spec)
+			cmd, done := bareBwrap(b, back, spec, user)
 			bare = append(bare, took(b, cmd.Run))
 			done()
 		}
@@ -77,9 +78,9 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // bareBwrap is the bubblewrap of a start without what Weir does around it.
-func bareBwrap(b *testing.B, back *Bubblewrap, spec sandbox.Spec) (*exec.Cmd, func()) {
+func bareBwrap(b *testing.B, back *Bubblewrap, spec sandbox.Spec, user int) (*exec.Cmd, func()) {
 	b.Helper()
-	p := &bwrapProcess{backend: back, spec: spec, exited: make(chan struct{})}
+	p := &bwrapProcess{backend: back, spec: spec, user: user, exited: make(chan struct{})}
 	files, err := p.open(benchCommand)
 	if err != nil {
 		b.Fatal(err)
@@ -88,8 +89,8 @@ func bareBwrap(b *testing.B, back *Bubblewrap, spec sandbox.Spec) (*exec.Cmd, fu
 	cmd := exec.Command(back.opts.Bwrap, append(slices.Clone(files.argv[:at+1]), benchCommand...)...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = []string{"PATH=" + sandboxPath}, "/", files.extra
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if back.root {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(back.uid), Gid: uint32(back.uid), Groups: []uint32{}}
+	if back.users.root {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(user), Groups: []uint32{}}
 	}
 	return cmd, func() {
 		files.close()

@@ -48,11 +48,15 @@ func execute(odd []run.EnvVar) string {
 	return b.String()
 }
 
+// maxFiles is how many descriptors a process can hold: what the kernel keeps
+// behind them, and no memory limit counts, is bounded by it.
+const maxFiles = 4096
+
 // ulimits are the resource limits of each single process. Those of memory and
 // processes stand in for a control group where the server may not make one. A
 // limit that cannot be set is one that was lower before.
 func ulimits(l sandbox.Limits, memory, pids bool) string {
-	s := "ulimit -c 0 2>/dev/null\n"
+	s := fmt.Sprintf("ulimit -c 0 2>/dev/null\nulimit -n %d 2>/dev/null\n", maxFiles)
 	if l.DiskMiB > 0 {
 		s += fmt.Sprintf("ulimit -f %d 2>/dev/null\n", l.DiskMiB*2048) // blocks of 512 bytes, as POSIX has them
 	}

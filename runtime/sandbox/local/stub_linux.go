@@ -84,6 +84,7 @@ func rlimits(l sandbox.Limits, memory, pids bool) []byte {
 	// 0 would forbid the file only, not a program of the host that the kernel
 	// starts to take the dump. 1 forbids both.
 	add(unix.RLIMIT_CORE, 1)
+	add(unix.RLIMIT_NOFILE, maxFiles)
 	if l.DiskMiB > 0 {
 		add(unix.RLIMIT_FSIZE, uint64(l.DiskMiB)<<20)
 	}

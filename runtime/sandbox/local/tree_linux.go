@@ -31,11 +31,15 @@ type tree struct {
 	// reopen gives folders that their owner has closed to itself back to it
 	// while they are looked at; for a server that is that owner.
 	reopen bool
+	// since is the time of the kernel's coarse clock from which on a change of a
+	// folder is noted; 0: none is.
+	since int64
 
-	blind   bool // something could not be looked at
-	visited int
-	up      []level
-	spare   [][]byte // buffers of levels that were left
+	blind     bool // something could not be looked at
+	disturbed bool // a folder was changed before all its names were read
+	visited   int
+	up        []level
+	spare     [][]byte // buffers of levels that were left
 }
 
 // level is a folder on the way down.
@@ -47,6 +51,7 @@ type level struct {
 	rest     []byte // the part of it that has not been visited
 	mode     uint32 // the mode to give back; 0: it was not changed
 	lent     uint32 // the mode that it got instead
+	lentAt   int64  // when that was its last change
 }
 
 // walk visits everything below path, which must be a folder and no link.
@@ -118,6 +123,7 @@ func (t *tree) enter(here *level, name string) error {
 func (t *tree) leave() {
 	child := t.up[len(t.up)-1]
 	defer child.close()
+	t.noteLeft(&child)
 	t.takeBuffer(&child)
 	t.up = t.up[:len(t.up)-1]
 	if len(t.up) == 0 || t.up[len(t.up)-1].fd >= 0 {
@@ -175,6 +181,7 @@ func (t *tree) open(dir int, name string) (level, error) {
 		if err = unix.Fstat(place, &st); err != nil {
 			return l, err
 		}
+		t.note(&st)
 		l.mode, l.lent = st.Mode, st.Mode|0o500
 		if err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(place), l.lent&0o7777); err != nil {
 			return l, err
@@ -189,11 +196,36 @@ func (t *tree) open(dir int, name string) (level, error) {
 		l.close()
 		return l, err
 	}
+	if l.mode == 0 {
+		t.note(&st)
+	}
 	if t.reopen && st.Mode&0o100 == 0 && unix.Fchmod(fd, st.Mode&0o7777|0o100) == nil { // it may be read, not passed
 		l.mode, l.lent = st.Mode, st.Mode|0o100
 	}
+	if l.mode != 0 && unix.Fstat(fd, &st) == nil {
+		l.lentAt = st.Ctim.Nano()
+	}
 	l.dev, l.ino = st.Dev, st.Ino
 	return l, nil
+}
+
+// note notes a change since the walk began. Whoever takes a file away from
+// before the walk changes the folder that it was in before that was read to its
+// end, or one above.
+func (t *tree) note(st *unix.Stat_t) {
+	t.disturbed = t.disturbed || (t.since != 0 && st.Ctim.Nano() >= t.since)
+}
+
+// noteLeft notes a change of a folder that was read to its end; that of its
+// mode was by the walk itself.
+func (t *tree) noteLeft(l *level) {
+	var st unix.Stat_t
+	if t.since == 0 || l.fd < 0 || unix.Fstat(l.fd, &st) != nil {
+		return
+	}
+	if l.mode == 0 || st.Ctim.Nano() != l.lentAt {
+		t.note(&st)
+	}
 }
 
 func openat(dir int, name string, flags int) (int, error) {

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'react';
 import type { ReceiptFieldsFragment } from '../../gql/graphql';
 import { clock, seconds } from '../ui/format';
 
@@ -9,6 +10,11 @@ interface Props {
 
 /** The proof of an abort, step by step; it says "stopped" only at the end. */
 export function Receipt({ receipt, asked }: Props) {
+  const summary = useRef<HTMLElement>(null);
+  // The button that had the focus goes away.
+  useEffect(() => {
+    if (asked) summary.current?.focus({ preventScroll: true });
+  }, [asked]);
   const over = receipt.outcome !== 'PENDING';
   const steps: { label: string; at: string | null; none: string }[] = [
     { label: 'Requested', at: receipt.requestedAt, none: 'not recorded' },
@@ -20,7 +26,7 @@ export function Receipt({ receipt, asked }: Props) {
   return (
     <section className={`receipt receipt-${receipt.outcome.toLowerCase()}`} aria-label="Abort receipt">
       <details open={asked || !over}>
-        <summary>
+        <summary ref={summary}>
           <span role="status" className="receipt-outcome">
             {outcome(receipt)}
           </span>

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useState } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { SessionController } from '../session/controller';
 import type { AnyRow } from '../session/rows';
 import { isFinal, type RunInfo } from '../session/runs';
@@ -6,12 +6,15 @@ import { FollowList } from '../ui/followlist';
 import { count, plural, seconds, usageFacts } from '../ui/format';
 import { useNow, useSignal, useTitle } from '../ui/hooks';
 import { Link } from '../ui/link';
+import { moves } from '../ui/route';
 import { StatusBadge } from '../ui/status';
 import { Foreign, lastLine, visible } from '../ui/text';
 import { ChartPane } from './charts';
 import { Composer } from './composer';
 import { StreamState } from './connection';
+import { SessionFiles } from './files';
 import { Receipt } from './receipt';
+import { ResumeLine } from './resume';
 import { RowView } from './rows';
 import { elapsed, RunList } from './runs';
 
@@ -63,9 +66,10 @@ function Loaded({ session }: { session: SessionController }) {
       </nav>
       <div className={`columns show-${tab}`}>
         <TimelinePane session={session} />
-        <aside className="side" aria-label="Runs and curves">
+        <aside className="side" aria-label="Runs, curves and files">
           <RunList runs={runs} />
           <ChartPane session={session} />
+          <SessionFiles session={session} />
         </aside>
       </div>
     </main>
@@ -77,6 +81,11 @@ function Header({ session, name, run }: { session: SessionController; name: stri
   const shownReceipt = useSignal(session.receipt);
   const problem = useSignal(session.problem);
   useSignal(session.store.version);
+  // Who came by keyboard goes on from here, and not from the beginning of the page.
+  const title = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    if (moves.get() > 0 && document.activeElement === document.body) title.current?.focus({ preventScroll: true });
+  }, []);
   const open = run !== null && !isFinal(run.status);
   const now = useNow(1_000, open);
   const time = run && elapsed(run, now);
@@ -86,7 +95,7 @@ function Header({ session, name, run }: { session: SessionController; name: stri
   return (
     <header className="session-head">
       <div className="session-title">
-        <h1>
+        <h1 ref={title} tabIndex={-1}>
           <Foreign text={name} />
         </h1>
         {run && <StatusBadge status={run.status} reason={run.exitReason} />}
@@ -174,9 +183,12 @@ function TimelinePane({ session }: { session: SessionController }) {
           render={(row) => <RowView key={row.key} row={row} session={session} />}
         />
       )}
-      <p className="log-extent quiet num">
-        {store.lastSeq === 0 ? 'No events' : `Events ${count(store.firstSeq)}–${count(store.lastSeq)}`}
-      </p>
+      <div className="log-foot quiet num">
+        <p className="log-extent">
+          {store.lastSeq === 0 ? 'No events' : `Events ${count(store.firstSeq)}–${count(store.lastSeq)}`}
+        </p>
+        <ResumeLine session={session} />
+      </div>
       <Composer session={session} />
     </section>
   );
