@@ -7,6 +7,7 @@
     weir.log({"loss": 0.7}, step=1, run="baseline") # a second curve
     weir.configure_dashboard({"Loss": ["loss", "val_loss"]})
     weir.log_image("val/pred", array, step=1, caption="after one epoch")
+    lr = weir.config.get("lr", 0.01)                # of weir run --set lr=0.1; {} outside of Weir
 
 Each call prints one line of JSON to standard output, whole and at once, also
 from several threads and processes. Outside of Weir the lines are all that
@@ -34,7 +35,7 @@ except ImportError:  # Windows: there lines of several processes may mix
     fcntl = None
 
 __all__ = [
-    "configure_dashboard", "log", "log_confusion_matrix", "log_figure", "log_histogram", "log_image",
+    "config", "configure_dashboard", "log", "log_confusion_matrix", "log_figure", "log_histogram", "log_image",
     "log_images", "log_pr", "log_roc", "log_table", "log_text",
 ]
 
@@ -569,7 +570,7 @@ def _counted(edges, counts):
 
 def _count_classes(true, pred, names):
     if len(true) != len(pred):
-        raise CannotLog("y_true has %d classes and y_pred %d" % (len(true), len(pred)))
+        raise CannotLog("y_true and y_pred differ in length: %d and %d" % (len(true), len(pred)))
     found = set(true) | set(pred)
     order = names
     if names is None:
@@ -733,3 +734,22 @@ def _warn(text):
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
             pass
+
+
+def _config():
+    """The run's config, which Weir hands over as JSON."""
+    text = os.environ.get("WEIR_CONFIG")
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as why:
+        _warn("WEIR_CONFIG is not JSON, so weir.config is empty: %s" % why)
+        return {}
+    if not isinstance(found, dict):
+        _warn("WEIR_CONFIG is not a JSON object but a %s, so weir.config is empty" % _kind(found))
+        return {}
+    return found
+
+
+config = _config()

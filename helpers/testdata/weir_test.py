@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -510,6 +511,10 @@ class Statistics(Case):
             with self.assertRaises(TypeError):
                 weir.log_confusion_matrix("k", **kwargs)
 
+    def test_confusion_of_different_lengths(self):
+        said = self.left_out(weir.log_confusion_matrix, "c", y_true=[0, 1, 1], y_pred=[0, 1])
+        self.assertIn("y_true and y_pred differ in length: 3 and 2", said)
+
     def test_curves(self):
         # The example of scikit-learn's documentation.
         true, score = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
@@ -535,6 +540,24 @@ class Statistics(Case):
         self.assertEqual(len(self.data("text", weir.log_text, "x" * 2000000)["text"]), 1000000)
         self.assertIn("1000000 of the 2000000", self.err)
         self.assertEqual(self.data("text", weir.log_text, 5), {"text": "5", "format": "plain"})
+
+
+class Config(Case):
+    def test_config(self):
+        for text, want, says in (
+            (None, {}, ""), ("", {}, ""), ('{"lr":0.1,"deep":{"a":[1]}}', {"lr": 0.1, "deep": {"a": [1]}}, ""),
+            ("{lr", {}, "WEIR_CONFIG is not JSON"), ("[1]", {}, "not a JSON object but a list"), ("[" * 100000, {}, "WEIR_CONFIG is not JSON"),
+        ):
+            env = {k: v for k, v in os.environ.items() if k != "WEIR_CONFIG"}
+            if text is not None:
+                env["WEIR_CONFIG"] = text
+            done = subprocess.run(
+                [sys.executable, "-B", "-c", "import weir, json; print(json.dumps(weir.config))"],
+                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=True,
+            )
+            self.assertEqual(json.loads(done.stdout), want)
+            self.assertEqual(done.stderr != "", says != "", done.stderr)
+            self.assertIn(says, done.stderr)
 
 
 if __name__ == "__main__":

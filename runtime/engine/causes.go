@@ -52,5 +52,5 @@ func stopOf(r *run.Receipt) *stopped {
 type deadlinePassed struct{ seconds float64 }
 
 func (d *deadlinePassed) Error() string {
-	return fmt.Sprintf("the run's timeout of %g s passed", d.seconds)
+	return fmt.Sprintf("the run's timeout of %g s passed; raise it (timeoutSeconds, weir run --timeout), or let the run do less", d.seconds)
 }

@@ -65,6 +65,7 @@ const (
 func Run(ctx context.Context, b Backend, spec Spec, sink Sink, o Options) (Result, error) {
 	ctx, finish := traced(ctx, o.Tracer, b.Name(), spec)
 	res, err := execute(ctx, b, spec, sink, o)
+	res.Limits = spec.Limits
 	finish(res, err)
 	return res, err
 }

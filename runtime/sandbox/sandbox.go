@@ -58,6 +58,7 @@ type Limits struct {
 // Result is how an execution ended.
 type Result struct {
 	Class         run.ExitClass
+	Limits        Limits // those that it ran with
 	ExitCode      *int   // nil when a signal ended it
 	Signal        string // for example "SIGKILL"
 	Elapsed       time.Duration

@@ -31,6 +31,8 @@ type commandLine struct {
 	Schema     schemaCommand     `cmd:"" help:"Print the API's schema in GraphQL's schema language."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 
+	PrintVersion kong.VersionFlag `name:"version" help:"Print the version."`
+
 	Config string `help:"Configuration file (YAML); default: ~/.config/weir/weir.yaml if it exists. $$WEIR_CONFIG_FILE" placeholder:"FILE"`
 }
 
@@ -48,7 +50,7 @@ func newParser(line *commandLine, getenv func(string) string, stdout, stderr io.
 	parser, err := kong.New(line,
 		kong.Name("weir"),
 		kong.Description("The run server for AI agents: starts them, streams everything they do, meters what they cost."),
-		kong.Vars{"data": config.DefaultData(getenv)},
+		kong.Vars{"data": config.DefaultData(getenv), "version": versionLine()},
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong goes on otherwise
 		kong.Resolvers(&settings{getenv: getenv}),

@@ -272,6 +272,7 @@ func TestHelpAndVersion(t *testing.T) {
 		{[]string{"--help"}, "demo"},
 		{[]string{"serve", "--help"}, "$WEIR_LISTEN"},
 		{[]string{"version"}, "weir "},
+		{[]string{"--version"}, "weir " + Version() + " go"},
 		{[]string{"version", "--json"}, `"version":"`},
 		{[]string{"schema", "--json"}, `{"sdl":"`},
 	} {

@@ -82,6 +82,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if o.typed == nil && !o.examplesOnly && !o.cfg.AllowUnsandboxed {
+		if p := local.ClosedAbove(o.cfg.Data); p != nil && makesData(o.cfg) {
+			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, p)
+		}
+	}
 	if err := makeData(o.cfg.Data); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/server/config"
 )
 
 // replicaFile keeps the replica's id in its data folder, so that a restart
@@ -81,6 +82,13 @@ func makeData(dir string) error {
 		return fmt.Errorf("the data folder %s is a link that leads nowhere; choose another one with --data", dir)
 	}
 	return nil
+}
+
+// makesData tells whether a start makes the data folder or a file in it before
+// anything else can fail.
+func makesData(c config.Serve) bool {
+	info, err := os.Stat(c.Data)
+	return errors.Is(err, fs.ErrNotExist) || (err == nil && info.IsDir() && c.DB == "")
 }
 
 // openData lets others pass through a root server's data folder, as one that

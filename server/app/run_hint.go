@@ -3,27 +3,16 @@ package app
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/server/cli"
 )
 
 // hint says what a person at the command line can do about a failure, where that
-// is known; "" where it is not.
+// is known; "" where it is not, and where the error says it itself.
 func (e *embedded) hint(r *cli.Run) string {
 	_, missing, noModule := strings.Cut(r.Error, "ModuleNotFoundError: No module named ")
-	limited := func(class run.ExitClass) bool {
-		return slices.ContainsFunc(r.Executions, func(x cli.Execution) bool { return x.ExitClass == class })
-	}
 	switch {
-	case limited(run.ClassOOM):
-		return "--memory SIZE raises the memory limit"
-	case limited(run.ClassOutputLimit):
-		return "--max-output SIZE raises the limit of the output"
-	case limited(run.ClassDiskLimit):
-		return "--disk SIZE raises the disk limit"
 	case noModule:
 		module, _, _ := strings.Cut(missing, "\n")
 		return e.missingModule(module)

@@ -25,6 +25,9 @@ func (e *embedded) prepare() error {
 	if err != nil {
 		return err
 	}
+	if note := cli.FlagNote(e.Program); note != "" {
+		e.notes = append(e.notes, note)
+	}
 	if e.Again != "" {
 		old, err := e.earlier(e.Again)
 		if err != nil {

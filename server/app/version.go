@@ -52,6 +52,10 @@ func (v *versionCommand) Run(c *call) error {
 			"version": Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 		})
 	}
-	_, err := fmt.Fprintf(c.stdout, "weir %s %s %s/%s\n", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(c.stdout, versionLine())
 	return err
+}
+
+func versionLine() string {
+	return fmt.Sprintf("weir %s %s %s/%s", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -25,7 +25,7 @@ type ExitCode struct {
 // ExitCodes lists every exit code once.
 func ExitCodes() []ExitCode {
 	return []ExitCode{
-		{CodeDone, "The command did its work; for `weir run`: the run is DONE."},
+		{CodeDone, "The command did its work; for `weir run`: the run is DONE; for `weir tail`: all was shown, however the run ended."},
 		{CodeFailed, "The run ended as FAILED, or as CANCELLED by something else than an abort (replaced, over budget, server stopped); or an error: the server cannot be reached, it refused the request, or an abort left something running."},
 		{CodeUsage, "The command line, the environment or the configuration file is wrong. Nothing was sent or started."},
 		{CodeTimedOut, "The run ended as TIMED_OUT."},

@@ -27,9 +27,11 @@ type RunFlags struct {
 	Label   []string `help:"Label to find and compare the run by. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Timeout string   `help:"End the run after this time, such as 90s, 30m or 2h; a number is in seconds." setting:"WEIR_RUN_TIMEOUT" placeholder:"DURATION"`
 	Memory  string   `help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
-	CPUs    float64  `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
+	CPUs    Number   `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
 	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
 	Output  string   `name:"max-output" help:"Most output, such as 2GiB; then the program is ended. A number is in MiB." setting:"WEIR_RUN_MAX_OUTPUT" placeholder:"SIZE"`
+	OnLimit string   `name:"on-output-limit" help:"What to do at --max-output: stop the program, or truncate the output and still read its metrics." setting:"WEIR_RUN_ON_OUTPUT_LIMIT" placeholder:"WHAT"`
+	PIDs    Number   `name:"pids" help:"Most processes and threads at once." setting:"WEIR_RUN_PIDS" placeholder:"N"`
 	Network string   `help:"none, host, or a name that the operator lists." setting:"WEIR_RUN_NETWORK" placeholder:"NAME"`
 	GPU     GPU      `name:"gpu" help:"GPUs; at a server of the type after an equals sign, as in --gpu=H100. Without a server: /dev/nvidia*." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
 	Backend string   `help:"Where to run: a sandbox backend of the server." setting:"WEIR_RUN_BACKEND" placeholder:"NAME"`
@@ -66,15 +68,17 @@ func (f *RunFlags) input(argv []string, getenv func(string) string, program func
 	if err != nil {
 		return nil, err
 	}
-	if len(sandbox) > 0 {
-		in["sandbox"] = sandbox
-	}
 	if f.Timeout != "" {
 		d, err := parseDuration(f.Timeout)
 		if err != nil {
 			return nil, usagef("--timeout %q is not a time such as 90s, 30m or 2h", f.Timeout)
 		}
-		in["timeoutSeconds"] = d.Seconds()
+		// Of the command as well, whose default is shorter than many trainings; what
+		// the operator does not allow is refused then.
+		in["timeoutSeconds"], sandbox["timeoutSeconds"] = d.Seconds(), d.Seconds()
+	}
+	if len(sandbox) > 0 {
+		in["sandbox"] = sandbox
 	}
 	if in["env"], err = environment(f.Env, getenv); err != nil {
 		return nil, err
@@ -124,6 +128,9 @@ func (f *RunFlags) program(in map[string]any, argv []string) error {
 	if file == "" {
 		in["command"] = argv
 		return nil
+	}
+	if flag := misplacedFlag(argv); flag != "" {
+		return usagef("put flags before the file: %s stands after %s; weir run %s ... %s", flag, file, flag, file)
 	}
 	if len(rest) > 0 {
 		return usagef("%s is sent as code, which takes no arguments (%s): give them with --set or --env", file, ShellWords(rest))
@@ -201,11 +208,25 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 		}
 		s["maxOutputBytes"] = mib << 20
 	}
-	if f.CPUs < 0 || math.IsNaN(f.CPUs) || math.IsInf(f.CPUs, 0) {
-		return nil, usagef("--cpus %v is not a number of processors", f.CPUs)
+	if f.CPUs != "" {
+		n, err := strconv.ParseFloat(string(f.CPUs), 64)
+		if err != nil || !(n >= 0.01 && n <= math.MaxInt32) {
+			return nil, usagef("--cpus %q is not a number of processors: it must be 0.01 or more, such as 0.5 or 4", f.CPUs)
+		}
+		s["cpus"] = n
 	}
-	if f.CPUs > 0 {
-		s["cpus"] = f.CPUs
+	if f.PIDs != "" {
+		n, err := strconv.ParseInt(string(f.PIDs), 10, 32)
+		if err != nil || n < 4 {
+			return nil, usagef("--pids %q is not a number of processes: it must be a whole number, 4 or more", f.PIDs)
+		}
+		s["pids"] = n
+	}
+	if f.OnLimit != "" {
+		s["onOutputLimit"] = strings.ToUpper(f.OnLimit)
+		if what := s["onOutputLimit"]; what != "STOP" && what != "TRUNCATE" {
+			return nil, usagef("--on-output-limit %q must be stop or truncate", f.OnLimit)
+		}
 	}
 	network := f.Network
 	if strings.EqualFold(network, "none") || strings.EqualFold(network, "host") {
@@ -268,7 +289,9 @@ func environment(given []string, getenv func(string) string) ([]map[string]strin
 			return nil, usagef("--env %q is not NAME=VALUE", text)
 		}
 		if !ok {
-			value = getenv(name)
+			if value = getenv(name); value == "" {
+				return nil, usagef("--env %s has no value, and there is none here: set it, or give --env %s=VALUE", name, name)
+			}
 		}
 		env = append(env, map[string]string{"name": name, "value": value})
 	}

@@ -37,14 +37,15 @@ func TestInput(t *testing.T) {
 		"Everything": {
 			RunFlags{
 				Env: []string{"A=b=c", "HERE"}, Set: []string{"lr=0.01", "name=x", "deep={\"a\":[1]}", "big=12345678901234567890"},
-				Label: []string{"k=1"}, Timeout: "1.5m", Memory: "2GiB", Disk: "100", CPUs: 0.5, Network: "host", GPU: "T4", OnBusy: "queue",
+				Label: []string{"k=1"}, Timeout: "1.5m", Memory: "2GiB", Disk: "100", CPUs: "0.5", PIDs: "100", Output: "1", OnLimit: "truncate", Network: "host", GPU: "T4", OnBusy: "queue",
 			},
 			[]string{"x"},
-			`{"agent":"script","command":["x"],"config":{"big":12345678901234567890,"deep":{"a":[1]},"lr":0.01,"name":"x"},"env":[{"name":"A","value":"b=c"},{"name":"HERE","value":"now"}],"labels":{"k":"1"},"onBusy":"QUEUE","sandbox":{"cpus":0.5,"diskMiB":100,"gpu":"T4","memoryMiB":2048,"network":"HOST"},"stage":"train","timeoutSeconds":90}`,
+			`{"agent":"script","command":["x"],"config":{"big":12345678901234567890,"deep":{"a":[1]},"lr":0.01,"name":"x"},"env":[{"name":"A","value":"b=c"},{"name":"HERE","value":"now"}],"labels":{"k":"1"},"onBusy":"QUEUE","sandbox":{"cpus":0.5,"diskMiB":100,"gpu":"T4","maxOutputBytes":1048576,"memoryMiB":2048,"network":"HOST","onOutputLimit":"TRUNCATE","pids":100,"timeoutSeconds":90},"stage":"train","timeoutSeconds":90}`,
 		},
 		"Nothing":       {RunFlags{}, []string{"--"}, "--agent"},
 		"NoFile":        {RunFlags{}, []string{"none.py"}, "none.py"},
 		"FileWithArgs":  {RunFlags{}, []string{file, "--lr", "1"}, "--lr 1"},
+		"FlagAfterFile": {RunFlags{}, []string{file, "--set", "lr=1"}, "put flags before the file: --set stands after"},
 		"HugeFile":      {RunFlags{}, []string{huge}, "1.0 MiB"},
 		"AFolder":       {RunFlags{}, []string{dir + "/../" + filepath.Base(dir) + "/x.py"}, "x.py"},
 		"BadEnv":        {RunFlags{Env: []string{"=x"}}, []string{"x"}, `--env "=x"`},
@@ -52,7 +53,11 @@ func TestInput(t *testing.T) {
 		"BadMemory":     {RunFlags{Memory: "4GB4"}, []string{"x"}, `--memory "4GB4"`},
 		"NoMemory":      {RunFlags{Memory: "0"}, []string{"x"}, `--memory "0"`},
 		"BadTimeout":    {RunFlags{Timeout: "-1"}, []string{"x"}, `--timeout "-1"`},
-		"BadCPUs":       {RunFlags{CPUs: -1}, []string{"x"}, `--cpus -1`},
+		"BadCPUs":       {RunFlags{CPUs: "-1"}, []string{"x"}, `--cpus "-1"`},
+		"BadPIDs":       {RunFlags{PIDs: "3"}, []string{"x"}, `--pids "3"`},
+		"BadOnLimit":    {RunFlags{OnLimit: "drop"}, []string{"x"}, `--on-output-limit "drop" must be stop or truncate`},
+		"HugeCPUs":      {RunFlags{CPUs: "NaN"}, []string{"x"}, `--cpus "NaN"`},
+		"UnsetEnv":      {RunFlags{Env: []string{"NOPE"}}, []string{"x"}, `--env NOPE has no value`},
 		"BadTimeoutNaN": {RunFlags{Timeout: "NaN"}, []string{"x"}, `--timeout "NaN"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +65,7 @@ func TestInput(t *testing.T) {
 			if c.flags.OnBusy == "" {
 				c.flags.OnBusy = "reject"
 			}
-			in, err := c.flags.Input(c.argv, func(string) string { return "now" })
+			in, err := c.flags.Input(c.argv, func(name string) string { return map[string]string{"HERE": "now"}[name] })
 			if err != nil {
 				if code, _ := Exit(err); code != CodeUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %d %v, want %s", code, err, c.want)

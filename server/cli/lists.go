@@ -250,11 +250,9 @@ func money(usd *float64) string {
 	return fmt.Sprintf("$%.4f", *usd)
 }
 
-// what says in a few words what a run was asked to do, or why it failed.
+// what says in a few words what a run was asked to do.
 func what(r *Run) string {
 	switch {
-	case r.Error != "":
-		return r.Error
 	case len(r.Input.Command) > 0:
 		return ShellWords(r.Input.Command)
 	case r.Input.Code != "":

@@ -49,7 +49,7 @@ func (v *PlainView) State(e *Event) {
 		text += " " + string(e.ExitReason)
 	}
 	if e.Error != "" {
-		text += ": " + e.Error
+		text += ": " + headline(e.Error)
 	}
 	v.line(e, text)
 }
@@ -127,7 +127,10 @@ func (v *PlainView) finished(e *Event) {
 		v.line(e, fmt.Sprintf("warning: %s of output were dropped", size(int64(e.Loss.BytesTruncated))))
 	}
 	if n := e.Loss.LinesRejected; n > 0 {
-		text := fmt.Sprintf("warning: %d lines look like metrics and are not", n)
+		text := "warning: 1 line looks like metrics and is not"
+		if n > 1 {
+			text = fmt.Sprintf("warning: %d lines look like metrics and are not", n)
+		}
 		if len(e.Loss.RejectedSamples) > 0 {
 			text += ", such as " + e.Loss.RejectedSamples[0]
 		}
@@ -184,6 +187,10 @@ func (v *PlainView) Settle() {
 		if s.Terminal && v.open[on] {
 			v.write(on, "\n")
 		}
+	}
+	if v.open[0] && v.Out.same(v.Err) { // 2>&1: the bytes of stdout are not alone anyway
+		v.write(1, "\n")
+		v.open[0] = false
 	}
 }
 

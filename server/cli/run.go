@@ -37,6 +37,13 @@ func (r *RunCommand) Run(ctx context.Context, i *IO) error {
 	if err != nil {
 		return err
 	}
+	warning, err := r.travels(r.Program)
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		i.Notice("warning: " + warning)
+	}
 	c, err := r.client(i)
 	if err != nil {
 		return err

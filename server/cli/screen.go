@@ -40,6 +40,22 @@ func NewScreen(w io.Writer, getenv func(string) string) *Screen {
 	return s
 }
 
+// same tells whether both write to one file or pipe.
+func (s *Screen) same(other *Screen) bool {
+	var infos [2]os.FileInfo
+	for n, w := range []io.Writer{s.Writer, other.Writer} {
+		f, ok := w.(*os.File)
+		if !ok {
+			return false
+		}
+		var err error
+		if infos[n], err = f.Stat(); err != nil {
+			return false
+		}
+	}
+	return os.SameFile(infos[0], infos[1])
+}
+
 // dim renders what is not the program's own.
 func (s *Screen) dim(text string) string {
 	if !s.Color {
@@ -63,6 +79,9 @@ const (
 	least  = 8
 )
 
+// pipeWidth is the most of a row in a pipe, where no column is left out.
+const pipeWidth = 200
+
 // Table writes rows in columns, the first row as the heading. On a terminal the
 // rows fit its width.
 func (s *Screen) Table(rows [][]string, l layout) error {
@@ -75,6 +94,8 @@ func (s *Screen) Table(rows [][]string, l layout) error {
 	}
 	if s.Width > 0 {
 		l.fit(widths, s.Width)
+	} else {
+		layout{flexible: l.flexible}.fit(widths, pipeWidth)
 	}
 	var out strings.Builder
 	for _, row := range rows {

@@ -84,7 +84,7 @@ func (r *Run) text(c *Client) string {
 		b.add("parent", r.Parent.ID)
 	}
 	b.add("status", strings.TrimSpace(string(r.Status)+" "+string(r.ExitReason)))
-	b.add("error", r.Error)
+	b.add("error", headline(r.Error))
 	b.add("agent", r.Agent)
 	b.add("stage", r.Stage)
 	b.add("model", r.Model)
@@ -131,6 +131,17 @@ func (r *Run) text(c *Client) string {
 		fmt.Fprintf(&b, "\n%s\n", strings.TrimRight(clean(r.Result), "\n"))
 	}
 	return b.String()
+}
+
+// headline is the line of an error that says most, its last one, behind the exit
+// code where it begins with that.
+func headline(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if len(lines) > 1 && strings.HasPrefix(lines[0], "the command ended ") {
+		return lines[0] + " " + last
+	}
+	return last
 }
 
 // lines says how long the code is.

@@ -73,7 +73,10 @@ func TestClientOutcomes(t *testing.T) {
 		"Command":  {[]string{"run", "--", "echo", "--not-a-flag"}, 0, "--not-a-flag\n", nil},
 		"Raw":      {[]string{"run", "printf", `\033]0;t\007x`}, 0, "\x1b]0;t\ax", nil},
 		"Fails":    {[]string{"run", "--", "sh", "-c", "exit 3"}, 1, "", []string{"FAILED ERROR", "exit code 3"}},
-		"TimesOut": {[]string{"run", "--timeout", "300ms", "--", "sleep", "60"}, 124, "", []string{"TIMED_OUT", "0.3 s"}},
+		"TimesOut": {[]string{"run", "--timeout", "300ms", "--", "sleep", "60"}, 124, "", []string{"TIMED_OUT", "0.3", "raise it", "weir run --timeout"}},
+		"TooLong":  {[]string{"run", "--timeout", "48h", "--", "true"}, 1, "", []string{"sandbox.timeoutSeconds is 172800; this server allows at most 86400"}},
+		"ABadCPU":  {[]string{"run", "--cpus", "-1", "--", "true"}, 2, "", []string{`--cpus "-1" is not a number of processors`}},
+		"NotHere":  {[]string{"run", "--", "sh", "cli_test.go"}, 2, "", []string{"cli_test.go is a file here, which the server does not have"}},
 		"NoFile":   {[]string{"run", dir + "/none.py"}, 2, "", []string{dir + "/none.py"}},
 		"Nothing":  {[]string{"run"}, 2, "", []string{"--agent"}},
 		"Refused":  {[]string{"run", "--memory", "999GiB", "ls"}, 1, "", []string{"1022976", "16384"}},
@@ -147,7 +150,7 @@ func TestClientLists(t *testing.T) {
 		}
 	}
 	decode(t, s.ok("show", "--json", again), &run)
-	if want := `map[lr:0.2 name:x] map[k:v] [echo hi] 50 map[memoryMiB:300]`; fmt.Sprint(run.Config, run.Labels, run.Input.Command, run.Input.TimeoutSeconds, run.Input.Sandbox) != want {
+	if want := `map[lr:0.2 name:x] map[k:v] [echo hi] 50 map[memoryMiB:300 timeoutSeconds:50]`; fmt.Sprint(run.Config, run.Labels, run.Input.Command, run.Input.TimeoutSeconds, run.Input.Sandbox) != want {
 		t.Errorf("the repetition is %+v, want %s", run, want)
 	}
 	var page struct {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
@@ -48,20 +49,21 @@ func outcome(ctx context.Context, res sandbox.Result, out agent.Output) (string,
 	case run.ClassOK:
 		return summary(res, out), nil
 	case run.ClassTimeout:
-		return "", fmt.Errorf("%w: the command was stopped after %s", agent.ErrTimeout, res.Elapsed.Round(1e7))
+		return "", &timeoutError{after(out, fmt.Sprintf("the command was stopped after %s: sandbox.timeoutSeconds is %g; raise it (weir run --timeout), or let the command do less",
+			res.Elapsed.Round(10*time.Millisecond), res.Limits.Timeout.Seconds()))}
 	case run.ClassCancelled:
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		return "", withStderr("the command was stopped", out)
+		return "", errors.New(after(out, "the command was stopped"))
 	case run.ClassSignal:
-		return "", withStderr("the command was killed by "+res.Signal, out)
+		return "", errors.New(after(out, "the command was killed by "+res.Signal))
 	case run.ClassOOM:
-		return "", withStderr("the command used more memory than its limit; raise sandbox.memoryMiB or use less", out)
+		return "", errors.New(after(out, fmt.Sprintf("the command used more memory than its limit: sandbox.memoryMiB is %d; raise it (weir run --memory), or use less", res.Limits.MemoryMiB)))
 	case run.ClassOutputLimit:
-		return "", withStderr("the command printed more than its limit; raise sandbox.maxOutputBytes, or set onOutputLimit to TRUNCATE", out)
+		return "", errors.New(after(out, fmt.Sprintf("the command printed more than its limit: sandbox.maxOutputBytes is %d; raise it (weir run --max-output), or set onOutputLimit to TRUNCATE (--on-output-limit truncate)", res.Limits.MaxOutputBytes)))
 	case run.ClassDiskLimit:
-		return "", withStderr("the command filled its workspace over the disk limit: "+res.DiskWords()+"; raise it, or write less", out)
+		return "", errors.New(after(out, "the command filled its workspace over the disk limit: "+res.DiskWords()+"; raise it (weir run --disk), or write less"))
 	case run.ClassError, run.ClassInfrastructure:
 	}
 	if res.ExitCode != nil {
@@ -93,16 +95,40 @@ func summary(res sandbox.Result, out agent.Output) string {
 	return fmt.Sprintf("finished after %d lines of output, %d of them metrics", res.Loss.LinesRead, res.Loss.LinesParsed)
 }
 
+// timeoutError says which limit ended the command; it is agent.ErrTimeout.
+type timeoutError struct{ text string }
+
+func (e *timeoutError) Error() string { return e.text }
+
+// Unwrap implements the errors package's chain.
+func (e *timeoutError) Unwrap() error { return agent.ErrTimeout }
+
+// withStderr is for a command that ended by itself: what it said last is why, so
+// that comes last.
 func withStderr(what string, out agent.Output) error {
+	if tail := stderrTail(out); tail != "" {
+		return fmt.Errorf("%s:\n%s", what, tail)
+	}
+	return errors.New(what)
+}
+
+// after is for a command that something else ended: why stands last, behind what
+// the command happened to say before.
+func after(out agent.Output, why string) string {
+	if tail := stderrTail(out); tail != "" {
+		return tail + "\n" + why
+	}
+	return why
+}
+
+// stderrTail is the end of stderr, "" when nothing was printed.
+func stderrTail(out agent.Output) string {
 	lines := strings.Split(strings.TrimSpace(out.Stderr), "\n")
 	tail := strings.TrimSpace(strings.Join(lines[max(0, len(lines)-errorLines):], "\n"))
-	if tail == "" {
-		return errors.New(what)
-	}
 	if len(tail) > maxError {
 		tail = "…" + strings.ToValidUTF8(tail[len(tail)-maxError:], "")
 	}
-	return fmt.Errorf("%s:\n%s", what, tail)
+	return tail
 }
 
 func clip(s string, most int) string {

@@ -97,22 +97,28 @@ func TestEveryOtherEndIsAnError(t *testing.T) {
 	for class, want := range map[run.ExitClass]string{
 		run.ClassError:          "exit code 3:\nTraceback\nValueError: bad",
 		run.ClassSignal:         "killed by SIGSEGV",
-		run.ClassTimeout:        "the command was stopped after 2s",
+		run.ClassTimeout:        "the command was stopped after 2s: sandbox.timeoutSeconds is 1.5; raise it (weir run --timeout), or let the command do less",
 		run.ClassCancelled:      "the command was stopped",
-		run.ClassOOM:            "memoryMiB",
-		run.ClassOutputLimit:    "maxOutputBytes",
-		run.ClassDiskLimit:      "11.1 MiB were counted, and sandbox.diskMiB is 10",
+		run.ClassOOM:            "sandbox.memoryMiB is 64; raise it (weir run --memory), or use less",
+		run.ClassOutputLimit:    "sandbox.maxOutputBytes is 1000; raise it (weir run --max-output), or set onOutputLimit to TRUNCATE (--on-output-limit truncate)",
+		run.ClassDiskLimit:      "11.1 MiB were counted, and sandbox.diskMiB is 10; raise it (weir run --disk), or write less",
 		run.ClassInfrastructure: "exit code 3",
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			t.Parallel()
 			h := &host{
-				res: sandbox.Result{Class: class, ExitCode: code(3), Signal: "SIGSEGV", Elapsed: 2 * time.Second, DiskUse: 11<<20 + 1, DiskLimit: 10 << 20},
+				res: sandbox.Result{
+					Class: class, ExitCode: code(3), Signal: "SIGSEGV", Elapsed: 2 * time.Second, DiskUse: 11<<20 + 1, DiskLimit: 10 << 20,
+					Limits: sandbox.Limits{Timeout: 1500 * time.Millisecond, MemoryMiB: 64, MaxOutputBytes: 1000},
+				},
 				out: agent.Output{Stderr: "Traceback\nValueError: bad\n"},
 			}
 			_, err := script.New().Run(t.Context(), agent.Task{Run: run.Run{Input: run.Input{Code: "x"}}}, h)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
+			}
+			if byItself := class == run.ClassError || class == run.ClassInfrastructure; err != nil && strings.HasSuffix(err.Error(), "ValueError: bad") != byItself {
+				t.Errorf("the last line does not say why: %v", err)
 			}
 			if got := errors.Is(err, agent.ErrTimeout); got != (class == run.ClassTimeout) {
 				t.Errorf("counts as a timeout: %v", got)

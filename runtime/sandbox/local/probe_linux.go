@@ -140,6 +140,24 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 	return all, caveats
 }
 
+// ClosedAbove finds what the probe would find about a data folder, before the
+// folder is made: one above it through which a root server's sandboxes do not get.
+// Nil: there is none.
+func ClosedAbove(data string) *sandbox.Problem {
+	b := &Bubblewrap{opts: Options{Place: data}, users: findUsers(0, "/proc/self/uid_map", "/proc/self/gid_map")}
+	if !b.users.root {
+		return nil
+	}
+	for dir := filepath.Dir(data); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && !b.users.passes(info) {
+			return b.unreachable(filepath.Join(data, "workspace"))
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
 // unreachable says why the sandbox's user does not get to a workspace: which
 // folders above it are closed to others.
 func (b *Bubblewrap) unreachable(workspace string) *sandbox.Problem {
