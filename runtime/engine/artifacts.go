@@ -38,8 +38,10 @@ var errTooMuch = errors.New("the workspace holds more than is looked at")
 // without dot files and __pycache__. It follows no symlink and opens nothing
 // but folders. visit returns false to end it.
 func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.FileInfo) bool) error {
-	if err := repair(w.path); err != nil { // or a server without root could not look into it
-		return err
+	if !w.own { // or a server without root could not look into it
+		if err := repair(w.path); err != nil {
+			return err
+		}
 	}
 	left := maxWalked
 	deep := false

@@ -325,7 +325,7 @@ print(set(resource.getrlimit(resource.RLIMIT_CORE)) <= {0, 1}, resource.getrlimi
 print(shutil.disk_usage("/dev/shm").total >> 20, shutil.disk_usage("/tmp").total >> 20)
 `)
 	s.Limits.MemoryMiB, s.Limits.DiskMiB = 256, 50
-	if out := runsPython(t, b, s); out != "True 50\n64 50\n" {
+	if out := runsPython(t, b, s); out != "True 49\n64 50\n" {
 		t.Errorf("limits %q", out)
 	}
 	if left := leftIn(t, s.Execution); left != "" {

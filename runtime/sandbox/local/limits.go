@@ -15,6 +15,14 @@ func noGPU(spec sandbox.Spec) error {
 	return run.Errorf(run.Invalid, "the local backend has no GPUs to give, but %q was asked for: use another backend", spec.GPU)
 }
 
+// fileLimit is the most bytes of one file: somewhat less than the workspace may
+// hold, so that a program that writes one file too large is told by the system
+// and can go on, instead of being killed for the size of its workspace.
+func fileLimit(l sandbox.Limits) int64 {
+	disk := l.DiskMiB << 20
+	return disk - max(disk/64, 64<<10)
+}
+
 // maxEnvString is what Linux takes as one string of an environment or of a
 // command (MAX_ARG_STRLEN, with its final NUL).
 const maxEnvString = 128 << 10

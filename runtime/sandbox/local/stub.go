@@ -58,7 +58,7 @@ const maxFiles = 4096
 func ulimits(l sandbox.Limits, memory, pids bool) string {
 	s := fmt.Sprintf("ulimit -c 0 2>/dev/null\nulimit -n %d 2>/dev/null\n", maxFiles)
 	if l.DiskMiB > 0 {
-		s += fmt.Sprintf("ulimit -f %d 2>/dev/null\n", l.DiskMiB*2048) // blocks of 512 bytes, as POSIX has them
+		s += fmt.Sprintf("ulimit -f %d 2>/dev/null\n", fileLimit(l)/512) // blocks of 512 bytes, as POSIX has them
 	}
 	if memory && l.MemoryMiB > 0 {
 		s += fmt.Sprintf("ulimit -d %d 2>/dev/null\n", l.MemoryMiB*1024)

@@ -77,7 +77,7 @@ func TestTheCommandIsExecuted(t *testing.T) {
 			"without #!":         {[]string{"./script", "a", "b"}, nil, "./script got a b\n", ""},
 			"an empty argument":  {[]string{"sh", "-c", "echo $#", "sh", "", ""}, nil, "2\n", ""},
 			"only its own files": {[]string{"sh", "-c", "echo /proc/self/fd/*"}, nil, "/proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3\n", ""}, // 3 is the folder
-			"its limits":         {[]string{"sh", "-c", "ulimit -c; ulimit -n; ulimit -f; ulimit -Hf"}, nil, "0\n4096\n32768\n32768\n", ""},
+			"its limits":         {[]string{"sh", "-c", "ulimit -c; ulimit -n; ulimit -f; ulimit -Hf"}, nil, "0\n4096\n32256\n32256\n", ""},
 			"missing":            {[]string{"no-such-program"}, nil, "", "command not found: no-such-program"},
 			"missing in PATH":    {[]string{"no-such-program"}, path, "", "PATH is /nowhere:"},
 			"missing path":       {[]string{"./none"}, nil, "", "command not found: ./none"},

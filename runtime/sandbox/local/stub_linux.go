@@ -86,7 +86,7 @@ func rlimits(l sandbox.Limits, memory, pids bool) []byte {
 	add(unix.RLIMIT_CORE, 1)
 	add(unix.RLIMIT_NOFILE, maxFiles)
 	if l.DiskMiB > 0 {
-		add(unix.RLIMIT_FSIZE, uint64(l.DiskMiB)<<20)
+		add(unix.RLIMIT_FSIZE, uint64(fileLimit(l)))
 	}
 	if memory && l.MemoryMiB > 0 {
 		add(unix.RLIMIT_DATA, uint64(l.MemoryMiB)<<20)
