@@ -111,14 +111,16 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 			err = p.abandon(err)
 		}
 	}()
-	// These take as long as the files below: side by side.
+	// The workspace is measured while bubblewrap works, and judged before the
+	// command is let go; the groups take as long as the files.
+	var measuring sync.WaitGroup
+	var measured error
+	measuring.Go(func() { p.meter, measured = b.disks.meter(ctx, spec) })
+	defer measuring.Wait()
+	p.judge = func() error { measuring.Wait(); return measured }
 	var beside sync.WaitGroup
 	var besideErr error
-	beside.Go(func() {
-		if p.meter, besideErr = b.disks.meter(ctx, spec); besideErr == nil {
-			p.group, besideErr = b.cgroups.make(spec.Replica, spec.Execution)
-		}
-	})
+	beside.Go(func() { p.group, besideErr = b.cgroups.make(spec.Replica, spec.Execution) })
 	files, err := p.open(command)
 	beside.Wait()
 	defer files.close()

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,7 @@ type bwrapProcess struct {
 	started sandbox.Started
 	user    int // id of its user and group, outside
 	meter   *meter
+	judge   func() error // waits for meter, and refuses a workspace that is too large
 
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
@@ -64,11 +66,8 @@ func (p *bwrapProcess) watch(cmd *exec.Cmd) {
 
 // handshake waits for the command's process, sets its limits and lets it go.
 func (p *bwrapProcess) handshake(ctx context.Context) error {
-	until := time.Now().Add(startWait)
-	for _, f := range []*os.File{p.status, p.verdict, p.release} {
-		if err := f.SetDeadline(until); err != nil {
-			return fmt.Errorf("preparing the handshake: %w", err)
-		}
+	if err := p.allow(startWait); err != nil {
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, f := range []*os.File{p.status, p.verdict, p.release} {
@@ -111,6 +110,13 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if p.command, err = openPidfd(pid); err != nil {
 		return p.explain(ctx, err)
 	}
+	if err := p.judge(); err != nil {
+		return err
+	}
+	// Measuring may have taken long.
+	if err := cmp.Or(p.allow(startWait), ctx.Err()); err != nil {
+		return p.explain(ctx, err)
+	}
 	if _, err := p.release.Write(p.goAhead()); err != nil {
 		return p.explain(ctx, err)
 	}
@@ -126,6 +132,17 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 		return p.explain(ctx, err)
 	}
 	return p.refused(syscall.Errno(errno))
+}
+
+// allow bounds what is still to be read and written of the handshake.
+func (p *bwrapProcess) allow(d time.Duration) error {
+	until := time.Now().Add(d)
+	for _, f := range []*os.File{p.status, p.verdict, p.release} {
+		if err := f.SetDeadline(until); err != nil {
+			return fmt.Errorf("preparing the handshake: %w", err)
+		}
+	}
+	return nil
 }
 
 // goAhead is what lets a waiting command go: to the small program the limits
