@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -84,11 +85,11 @@ for i in range(3000):
 			if n := s.counter("weir_ws_stalled_total"); n < 1 {
 				return fmt.Errorf("weir_ws_stalled_total is %v", n)
 			}
+			if !strings.Contains(s.out.String(), "websocket cut") {
+				return errors.New("the log does not say why the client was cut")
+			}
 			return nil
 		})
-		if !strings.Contains(s.out.String(), "websocket cut") {
-			t.Error("the log does not say why the client was cut")
-		}
 		// What its socket still held ends in the cut; from there it resumes.
 		seen := map[int64]json.RawMessage{}
 		last := int64(0)
