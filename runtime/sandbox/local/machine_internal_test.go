@@ -249,16 +249,8 @@ func TestAWorkspaceIsItsUsersOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root")
 	}
-	top, err := os.MkdirTemp("", "weir-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	if err := os.Chmod(top, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(top, "workspace")
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	dir := reachableFolder(t)
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.try(t.Context(), dir); err != nil {

@@ -103,13 +103,13 @@ func bareBwrap(b *testing.B, back *Bubblewrap, spec sandbox.Spec, user int) (*ex
 func benchSpec(b *testing.B) sandbox.Spec {
 	b.Helper()
 	return sandbox.Spec{
-		Execution: run.NewExecutionID(), Run: run.NewID(), Replica: "bench", Stage: "train", Workspace: benchFolder(b), Command: benchCommand,
+		Execution: run.NewExecutionID(), Run: run.NewID(), Replica: "bench", Stage: "train", Workspace: reachableFolder(b), Command: benchCommand,
 		Limits: sandbox.Limits{Timeout: time.Minute, Grace: time.Second, MemoryMiB: 2048, CPUs: 2, PIDs: 256, DiskMiB: 1024, MaxOutputBytes: 64 << 20},
 	}
 }
 
-// benchFolder is a workspace that the sandbox's user can reach.
-func benchFolder(t testing.TB) string {
+// reachableFolder is a workspace that the sandbox's user can reach.
+func reachableFolder(t testing.TB) string {
 	t.Helper()
 	top, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {

@@ -45,7 +45,7 @@ func TestTheCommandIsExecuted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*Bubblewrap{"small": small, "shell": shell} {
-		dir := benchFolder(t)
+		dir := reachableFolder(t)
 		for file, text := range map[string]string{
 			"script": "echo \"$0 got $*\"\n", "run": "#!/bin/sh\necho run \"$1\"\n", "text": "no program", "lost": "#!/nonexistent/program\n",
 		} {
@@ -142,7 +142,7 @@ func TestTheShellStandsIn(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	var p printed
-	res, err := sandbox.Run(t.Context(), b, sandbox.Spec{Execution: run.NewExecutionID(), Command: []string{"echo", "up"}, Workspace: benchFolder(t)}, &p, sandbox.Options{})
+	res, err := sandbox.Run(t.Context(), b, sandbox.Spec{Execution: run.NewExecutionID(), Command: []string{"echo", "up"}, Workspace: reachableFolder(t)}, &p, sandbox.Options{})
 	if err != nil || res.Class != run.ClassOK {
 		t.Errorf("%v %+v", err, res)
 	}
@@ -159,7 +159,7 @@ func TestOneProcessIsEnoughForOneCommand(t *testing.T) {
 		for range 10 {
 			var p printed
 			_, err := sandbox.Run(t.Context(), b, sandbox.Spec{
-				Execution: run.NewExecutionID(), Command: []string{"sh", "-c", "echo one; (exec echo two)"}, Workspace: benchFolder(t),
+				Execution: run.NewExecutionID(), Command: []string{"sh", "-c", "echo one; (exec echo two)"}, Workspace: reachableFolder(t),
 				Limits: sandbox.Limits{Timeout: 20 * time.Second, PIDs: limit, MaxOutputBytes: 1 << 10},
 			}, &p, sandbox.Options{})
 			if err != nil || p.out.String() != want {
