@@ -34,7 +34,7 @@ func TestCases(t *testing.T) {
 	if err != nil || len(cases) < 40 {
 		t.Fatalf("found %d cases: %v", len(cases), err)
 	}
-	for _, kind := range []struct {
+	kinds := []struct {
 		name                  string
 		postgres, root, plain bool
 	}{
@@ -43,8 +43,15 @@ func TestCases(t *testing.T) {
 		{name: "PostgresRoot", postgres: true, root: true},
 		{name: "PostgresUser", postgres: true},
 		{name: "Plain", root: true, plain: true},
-	} {
+	}
+	// The servers whose stopped cases are still to be timed. What takes all of the
+	// machine waits for them, also on the other servers.
+	var timing sync.WaitGroup
+	timing.Add(len(kinds))
+	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
+			timed := sync.OnceFunc(timing.Done)
+			t.Cleanup(timed)
 			t.Parallel()
 			need(t, !kind.root || os.Geteuid() == 0, "the user root")
 			url := ""
@@ -65,7 +72,7 @@ func TestCases(t *testing.T) {
 			if kind.plain != (label.Isolation == "UNSANDBOXED") || kind.plain && !strings.Contains(label.Reason, "bubblewrap (bwrap) is not installed") {
 				t.Fatalf("the label says %+v", label)
 			}
-			s.runCases(t, cases, label)
+			s.runCases(t, cases, label, timed, timing.Wait)
 			if peak := s.peakMiB(); peak > maxServerMiB {
 				t.Errorf("the server used %d MiB, bound %d", peak, maxServerMiB)
 			}
@@ -106,21 +113,29 @@ func (s *server) label() sandboxtest.Label {
 	return sandboxtest.Label{}
 }
 
-// runCases runs them side by side, for most of them wait, and judges them one by one.
-func (s *server) runCases(t *testing.T, cases []sandboxtest.Case, label sandboxtest.Label) {
+// runCases runs them side by side, for most of them wait, and judges them one by
+// one. It calls timed when no stopped case is left, and calm before a heavy one.
+func (s *server) runCases(t *testing.T, cases []sandboxtest.Case, label sandboxtest.Label, timed, calm func()) {
 	type ran struct {
 		outcome sandboxtest.Outcome
 		err     error
 	}
 	all := make([]ran, len(cases))
-	var wg sync.WaitGroup
+	var wg, stopped sync.WaitGroup
 	places := make(chan struct{}, 10)
 	for i, c := range cases {
 		if c.Number == 51 && c.Excused(label) {
 			continue // nothing would bound it
 		}
+		if c.Drive != nil {
+			stopped.Add(1)
+		}
 		wg.Go(func() {
+			if c.Drive != nil {
+				defer stopped.Done()
+			}
 			if c.Heavy() {
+				calm()
 				heavy <- struct{}{}
 				defer func() { <-heavy }()
 			}
@@ -129,6 +144,8 @@ func (s *server) runCases(t *testing.T, cases []sandboxtest.Case, label sandboxt
 			all[i].outcome, all[i].err = s.runCase(c, label)
 		})
 	}
+	stopped.Wait()
+	timed()
 	wg.Wait()
 	for i, c := range cases {
 		if c.Number == 51 && c.Excused(label) {
