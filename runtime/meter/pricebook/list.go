@@ -3,6 +3,7 @@ package pricebook
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,9 +30,7 @@ func (b *Book) Rows() []*Row {
 }
 
 // InForce gives the rows that hold at an instant.
-func (b *Book) InForce(at time.Time) []*Row {
-	return slices.DeleteFunc(b.Rows(), func(r *Row) bool { return !r.inForce(at) })
-}
+func (b *Book) InForce(at time.Time) []*Row { return At(b.Rows(), at) }
 
 // IsCompute tells whether the row is of a sandbox.
 func (r *Row) IsCompute() bool { return r.isCompute() }
@@ -87,14 +86,10 @@ func (b *Book) Summary() Summary {
 }
 
 // TierNames gives the service tiers that the row has prices for.
-func (r *Row) TierNames() []string {
-	var names []string
-	for name := range r.Tiers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (r *Row) TierNames() []string { return slices.Sorted(maps.Keys(r.Tiers)) }
+
+// ToolNames gives the tools that the row has prices for.
+func (r *Row) ToolNames() []string { return slices.Sorted(maps.Keys(r.Tools)) }
 
 // PerTime writes what an execution costs, as 3.95/hour.
 func (r *Row) PerTime() string {
@@ -117,3 +112,35 @@ func (w *Window) Words() string {
 }
 
 func clock(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }
+
+// At keeps the rows that hold at an instant.
+func At(rows []*Row, at time.Time) []*Row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool { return !r.inForce(at) })
+}
+
+// Standard gives the rates of a short prompt at an instant.
+func (r *Row) Standard(at time.Time) Rates { return r.Set.at(at, run.Tokens{}) }
+
+// RowsOf counts the rows that are of one file.
+func (b *Book) RowsOf(file string) int {
+	n := 0
+	for _, r := range b.Rows() {
+		if r.at.file == file {
+			n++
+		}
+	}
+	return n
+}
+
+// Period writes when the row is in force.
+func (r *Row) Period() string {
+	switch {
+	case r.From.IsZero() && r.To.IsZero():
+		return "always"
+	case r.To.IsZero():
+		return "from " + instant(r.From)
+	case r.From.IsZero():
+		return "before " + instant(r.To)
+	}
+	return "from " + instant(r.From) + ", before " + instant(r.To)
+}

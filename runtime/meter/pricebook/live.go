@@ -48,9 +48,13 @@ type state struct {
 
 var _ run.Pricer = (*Live)(nil)
 
-// Open reads the file at path; "" is the shipped prices alone.
+// Open reads the file at path; "" is the shipped prices alone, which are read
+// when they are first asked for: a program that prices nothing need not wait.
 func Open(path string, log *slog.Logger) (*Live, error) {
 	l := &Live{path: path, log: log}
+	if path == "" {
+		return l, nil
+	}
 	l.seen = l.stat() // before it is read: a change in between is seen later
 	book, err := ReadPath(path)
 	if err != nil {
@@ -66,10 +70,23 @@ func (l *Live) Price(u run.UsageRecord, pinned *run.Price) (run.Pricing, error) 
 }
 
 // Book is the one in force.
-func (l *Live) Book() *Book { return l.now.Load().book }
+func (l *Live) Book() *Book { return l.state().book }
 
 // Problem says why the file's newest version is not in force; "" when it is.
-func (l *Live) Problem() string { return l.now.Load().problem }
+func (l *Live) Problem() string { return l.state().problem }
+
+func (l *Live) state() *state {
+	if s := l.now.Load(); s != nil {
+		return s
+	}
+	s := &state{}
+	var err error
+	if s.book, err = Shipped(); err != nil { // a test reads them
+		s.book, s.problem = newBook(), err.Error()
+	}
+	l.now.Store(s)
+	return s
+}
 
 // Run follows the file until ctx ends.
 func (l *Live) Run(ctx context.Context) error {
