@@ -64,3 +64,10 @@ func (b *Book) Price(u run.UsageRecord, pinned *run.Price) (run.Pricing, error) 
 	nano := int64(lo)
 	return run.Pricing{Price: &run.Price{ID: r.ID, Body: body}, NanoUSD: &nano}, err
 }
+
+// Drop makes the book know a name no more.
+func (b *Book) Drop(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.rows, name)
+}

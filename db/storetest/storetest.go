@@ -31,6 +31,7 @@ type Store interface {
 	SweepRollups(ctx context.Context) (int, error)
 	MarkRollups(ctx context.Context, from time.Time) error
 	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close() error
@@ -121,6 +122,9 @@ func Run(t *testing.T, open Factory) {
 		{"CumulativeRace", testCumulativeRace},
 		{"UsageRefused", testUsageRefused},
 		{"UsageOverflow", testUsageOverflow},
+		{"Reprice", testReprice},
+		{"RepricePages", testRepricePages},
+		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
