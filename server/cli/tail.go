@@ -40,6 +40,7 @@ func (t *TailCommand) Run(ctx context.Context, i *IO) error {
 	defer c.Close()
 	q := Query{Session: t.ID, After: t.After, Types: types}
 	view := i.view(t.JSON, t.Raw)
+	defer view.close()
 	take := func(e *Event) error {
 		show(view, e)
 		return view.failed()
