@@ -123,6 +123,7 @@ func Run(t *testing.T, open Factory) {
 		{"UsageOverflow", testUsageOverflow},
 		{"Reprice", testReprice},
 		{"RepricePages", testRepricePages},
+		{"Conservation", testConservation},
 		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
 		{"Rollups", testRollups},
