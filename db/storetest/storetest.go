@@ -128,6 +128,7 @@ func Run(t *testing.T, open Factory) {
 		{"Snapshots", testSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
+		{"RollupOverflow", testRollupOverflow},
 		{"Metrics", testMetrics},
 		{"MetricsNonFinite", testMetricsNonFinite},
 		{"MetricsSteps", testMetricsSteps},
