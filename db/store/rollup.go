@@ -18,7 +18,7 @@ func sweepKeys(d dialect) int {
 	if d.name() == postgres {
 		return 1000
 	}
-	return 64
+	return 250
 }
 
 // sweepLock is the PostgreSQL advisory lock that lets one replica sweep at a time.
