@@ -115,7 +115,7 @@ func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
 		switch {
 		case err == nil:
 			return r, nil
-		case run.CodeOf(err) != run.Unavailable, attempt == 5, errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &dns):
+		case run.CodeOf(err) != run.Unavailable, attempt == 5, errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errNoAnswer), errors.As(err, &dns):
 			return nil, err
 		}
 		if err := pause(ctx, attempt); err != nil {
