@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/weirhq/weir/db/store"
 	"github.com/weirhq/weir/runtime/agent"
@@ -49,7 +51,7 @@ func (r *runCommand) Run(c *call, i *cli.IO) error {
 	if err != nil {
 		return cli.UsageError(fmt.Errorf("--data %q: %w", r.Data, err))
 	}
-	e := &embedded{runCommand: r, call: c, io: i, data: data}
+	e := &embedded{runCommand: r, call: c, io: i, data: data, outages: make(chan error, 1)}
 	if err := e.prepare(); err != nil {
 		return err
 	}
@@ -67,6 +69,8 @@ type embedded struct {
 	typed *typed
 	notes []string
 	srv   *server
+
+	outages chan error // the newest word of the store on whether it can be written
 }
 
 // run makes the server, runs the command in it and stops it. The user's signals
@@ -114,7 +118,7 @@ func (e *embedded) build(ctx context.Context, agents *agent.Set, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed}); err == nil {
+		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed, outage: e.outage}); err == nil {
 			waiting, err := e.srv.hasWaiting(ctx)
 			if err == nil && !waiting {
 				return nil
@@ -152,6 +156,11 @@ func (e *embedded) attend(ctx context.Context) error {
 	for _, n := range e.notes {
 		e.io.Notice(n)
 	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	telling.Go(func() { e.tellOutages(done) })
 	started, err := e.start(ctx)
 	if err != nil {
 		return err
@@ -172,9 +181,41 @@ func (e *embedded) attend(ctx context.Context) error {
 			e.io.Notice("killing " + string(started.ID))
 			e.srv.engine.Hurry()
 		},
-		Ended:   e.ended,
-		Signals: []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}, // nobody reads what it prints any more
+		Unwritten: unwrittenEnd,
+		Ended:     e.ended,
+		Signals:   []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}, // nobody reads what it prints any more
 	})
+}
+
+// unwrittenEnd is how long a killed run's end is waited for.
+const unwrittenEnd = 5 * time.Second
+
+// outage keeps the store's newest word for tellOutages; it never blocks.
+func (e *embedded) outage(cause error) {
+	select {
+	case <-e.outages:
+	default:
+	}
+	e.outages <- cause // by one goroutine only, so there is room
+}
+
+// tellOutages says why a command seems to stand still, until done is closed.
+func (e *embedded) tellOutages(done <-chan struct{}) {
+	told := false
+	for {
+		select {
+		case <-done:
+			return
+		case cause := <-e.outages:
+			switch {
+			case cause != nil:
+				e.io.Notice(fmt.Sprintf("nothing can be kept in %s any more (%v), so the command has to wait: free some space there, and it goes on; Ctrl-C aborts it", e.srv.cfg.Data, cause))
+			case told:
+				e.io.Notice("it can be kept again; the command goes on")
+			}
+			told = cause != nil
+		}
+	}
 }
 
 func (e *embedded) start(ctx context.Context) (run.Run, error) {

@@ -26,7 +26,7 @@ const (
 	// answerTime is longer than a server waits for the end of a run, and for a
 	// large answer over a slow line.
 	answerTime = 2 * time.Minute
-	maxAnswer       = 256 << 20
+	maxAnswer  = 256 << 20
 )
 
 // Options say which server a client talks to.

@@ -82,6 +82,9 @@ type Attention struct {
 	// Again is what a second Ctrl-C does, while the end is still waited for; nil:
 	// it leaves the abort to the server.
 	Again func()
+	// Unwritten is how long the end is waited for after Again, which may not be
+	// possible to write; 0: for ever.
+	Unwritten time.Duration
 	// Ended is told the outcome, after everything was shown.
 	Ended func(Outcome)
 	// Signals act as the first Ctrl-C does, beside those that always do.
@@ -192,6 +195,7 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 	})
 	var last *end
 	var receipt bool
+	var unwritten <-chan time.Time
 	for last == nil || !receipt {
 		select {
 		case e := <-watched:
@@ -207,9 +211,15 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 			}
 			if a.Again != nil {
 				a.Again()
+				if a.Unwritten > 0 && unwritten == nil {
+					unwritten = time.After(a.Unwritten)
+				}
 				continue
 			}
 			i.Notice("left alone; the abort goes on. weir show " + id + " tells how it ended")
+			return &ExitError{Code: CodeAborted}
+		case <-unwritten:
+			i.Notice("the end of " + id + " could not be written: it will be listed as LOST")
 			return &ExitError{Code: CodeAborted}
 		}
 	}
