@@ -162,6 +162,9 @@ func (e *embedded) attend(ctx context.Context) error {
 	defer close(done)
 	telling.Go(func() { e.tellOutages(done) })
 	started, err := e.start(ctx)
+	if run.CodeOf(err) == run.Invalid { // what was typed, and nothing was started
+		return cli.UsageError(err)
+	}
 	if err != nil {
 		return err
 	}

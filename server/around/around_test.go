@@ -182,6 +182,13 @@ func TestMounts(t *testing.T) {
 	if want := []string{"data", "project/in"}; !slices.Equal(mounts, want) {
 		t.Errorf("mounts %q, want %q", mounts, want)
 	}
+	m.link("project/up", "/")
+	for at, word := range map[string]string{"": "needs the path", "/": "root folder of its own", "up": "root folder of its own", "/proc": "a /proc of its own", "/proc/self/fd": "of its own", "/dev/": "a /dev of its own", "/tmp": "a /tmp of its own"} {
+		_, err := around.Find(around.Request{Folder: m.project, Mounts: []string{at}, Getenv: func(string) string { return "" }})
+		if run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), word) {
+			t.Errorf("--mount %q: got %v", at, err)
+		}
+	}
 	q := around.Request{Folder: m.project, Mounts: []string{"none"}, Getenv: func(string) string { return "" }}
 	if _, err := around.Find(q); run.CodeOf(err) != run.Invalid || err.Error() != "--mount none: no such file or directory" {
 		t.Errorf("got %v", err)

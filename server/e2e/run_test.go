@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +131,10 @@ func TestRunOutcomes(t *testing.T) {
 		"floods":         {[]string{"run", "--max-output", "1MiB", "--", "yes"}, 1, "ended: FAILED ERROR: the command printed more than its limit: sandbox.maxOutputBytes is 1048576; raise it (weir run --max-output)"},
 		"network":        {[]string{"run", "--network", "none", "--", "sh", "-c", "test ! -e /sys/class/net/eth0 && ! ls /sys/class/net"}, 0, "DONE COMPLETED"},
 		"a wish":         {[]string{"run", "--memory", "64MiB", "--", "sh", "-c", "echo $WEIR_CONFIG"}, 0, "DONE COMPLETED"},
+		"wrong limit":    {[]string{"run", "--timeout", "1e9", "--", "true"}, 2, "at most 2592000 (30 days) are allowed"},
+		"many words":     {slices.Concat([]string{"run", "--", "sh", "-c", "echo $#"}, slices.Repeat([]string{"x"}, 8000)), 0, "ended: DONE COMPLETED"},
+		"too many words": {slices.Concat([]string{"run", "--", "true"}, slices.Repeat([]string{"x"}, 9500)), 1, "the command has 9501 words; here a sandbox takes at most 8"},
+		"large config":   {[]string{"run", "--set", "a=" + strings.Repeat("x", 60_000), "--set", "b=" + strings.Repeat("x", 60_000), "--", "true"}, 2, "a program gets at most 102400 of them, as WEIR_CONFIG"},
 		"no such run":    {[]string{"run", "--again", "run_06h2z43fdwj4q35js5b02kv118"}, 1, "there is no run run_06h2z43fdwj4q35js5b02kv118 in "},
 		"mount at serve": {[]string{"run", "--server", "http://127.0.0.1:9", "--mount", "/srv", "--", "true"}, 2, "--mount /srv names a path of this machine"},
 	} {

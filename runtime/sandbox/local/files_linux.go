@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -96,7 +97,7 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		err = errors.Join(f.stdout.Chown(p.user, p.user), f.stderr.Chown(p.user, p.user))
 	}
 	f.argv = append(append([]string{"--args", strconv.Itoa(fd["args"]), "--"}, first...), command...)
-	return f, err
+	return f, errors.Join(err, checkWords(len(command), bytes.Count(args, []byte{0})+len(f.argv)))
 }
 
 // firstProgram gives the words before the command, of the program that becomes
