@@ -93,12 +93,12 @@ type Attention struct {
 	Signals []os.Signal
 }
 
-// reason is what an abort says for a signal.
-func (a Attention) reason(s os.Signal) string {
-	if slices.Contains(a.Signals, s) {
-		return "at the command line: " + s.String()
+// reasonOf is what an abort says for a signal.
+func reasonOf(s os.Signal) string {
+	if s == os.Interrupt {
+		return ctrlC
 	}
-	return ctrlC
+	return "at the command line: " + s.String()
 }
 
 const ctrlC = "Ctrl-C at the command line"
@@ -134,11 +134,16 @@ func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
 // error carries the exit code of the outcome.
 func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, append([]os.Signal{os.Interrupt, syscall.SIGTERM}, a.Signals...)...)
+	signal.Notify(signals, append([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}, a.Signals...)...)
 	defer signal.Stop(signals)
 
 	view := i.view(a.JSON, false)
 	defer view.close()
+	view.failing = func(err error) { // it would be said at the end only, hours later
+		if !errors.Is(err, syscall.EPIPE) { // the reader went, which is an end
+			i.Notice(fmt.Sprintf("writing the output: %v: the rest of it is not shown here; the run goes on", err))
+		}
+	}
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -174,11 +179,11 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 	case e := <-watched:
 		return finish(e)
 	case why := <-signals:
-		reason = a.reason(why)
+		reason = reasonOf(why)
 	case <-ctx.Done(): // the same Ctrl-C, seen by the caller
 		select {
 		case why := <-signals:
-			reason = a.reason(why)
+			reason = reasonOf(why)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

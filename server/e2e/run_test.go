@@ -209,11 +209,13 @@ func TestRunIsInterrupted(t *testing.T) {
 	p := newProject(t, "work")
 	for name, c := range map[string]struct {
 		script string
+		by     os.Signal
 		twice  bool
 		signal string
 	}{
-		"Once":  {"echo ready; exec sleep 60", false, "SIGTERM"},
-		"Twice": {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", true, "SIGKILL"},
+		"Once":  {"echo ready; exec sleep 60", os.Interrupt, false, "SIGTERM"},
+		"Twice": {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", os.Interrupt, true, "SIGKILL"},
+		"Quit":  {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", syscall.SIGQUIT, true, "SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +230,7 @@ func TestRunIsInterrupted(t *testing.T) {
 			})
 			id := runID.FindStringSubmatch(s.stderr.String())
 			began := time.Now()
-			if err := s.Process.Signal(os.Interrupt); err != nil {
+			if err := s.Process.Signal(c.by); err != nil {
 				t.Fatal(err)
 			}
 			if c.twice {
@@ -238,7 +240,7 @@ func TestRunIsInterrupted(t *testing.T) {
 					}
 					return nil
 				})
-				if err := s.Process.Signal(os.Interrupt); err != nil {
+				if err := s.Process.Signal(c.by); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -288,6 +290,35 @@ func TestRunWithoutAReader(t *testing.T) {
 	says(t, "stderr", s.stderr.String(), "survivors     none", "writing the output: ")
 	if strings.Contains(s.stderr.String(), "killing") || !exists(filepath.Join(p.dir, "graceful")) {
 		t.Errorf("it had no grace:\n%s", s.stderr.String())
+	}
+}
+
+// Where the output cannot be written, that is said while the run goes on.
+func TestRunWithoutRoomForItsOutput(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		need(t, false, "/dev/full")
+	}
+	defer func() { _ = full.Close() }()
+	for name, asJSON := range map[string][]string{"Text": nil, "JSON": {"--json"}} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t, "work")
+			s := p.startTo(full, slices.Concat([]string{"run"}, asJSON, []string{"--", "sh", "-c", "echo some; while [ ! -e stop ]; do sleep 0.05; done; echo more"})...)
+			eventually(t, 20*time.Second, "it is told", func() error {
+				if !strings.Contains(s.stderr.String(), "no space left on device: the rest of it is not shown here; the run goes on") {
+					return errors.New(s.stderr.String())
+				}
+				return nil
+			})
+			p.put("stop", "")
+			if code := s.code(t, 20*time.Second); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if n := strings.Count(s.stderr.String(), "the run goes on"); n != 1 {
+				t.Errorf("it is said %d times", n)
+			}
+		})
 	}
 }
 
