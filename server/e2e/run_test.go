@@ -148,6 +148,7 @@ func TestRunOutcomes(t *testing.T) {
 		"no module":      {[]string{"run", "needs.py"}, 1, "hint: the python3 of this run has no module 'nosuchmodule', no environment is active, and there is no .venv, venv or env in or above " + p.dir + ": activate the environment"},
 		"no right":       {[]string{"run", "--", "python3", "secret.py"}, 1, "ended: FAILED ERROR: the command ended with exit code 2: python3: can't open file"},
 		"no program":     {[]string{"run", "--", "nosuchcommand"}, 1, "command not found: nosuchcommand (inside of the sandbox, PATH is "},
+		"own PATH":       {[]string{"run", "--env", "PATH=/srv", "--", "sh"}, 1, "hint: it is at /usr/bin/sh, in a folder that the PATH of this run leaves out"},
 		"no file":        {[]string{"run", "nothere.py"}, 2, "there is no file nothere.py here"},
 		"no mount":       {[]string{"run", "--mount", "/nothere", "--", "true"}, 2, "--mount /nothere: no such file or directory"},
 		"nothing to do":  {[]string{"run"}, 2, "there is nothing to run"},
