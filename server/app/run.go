@@ -52,7 +52,7 @@ func (r *runCommand) Run(c *call, i *cli.IO) error {
 	if err != nil {
 		return cli.UsageError(fmt.Errorf("--data %q: %w", r.Data, err))
 	}
-	e := &embedded{runCommand: r, call: c, io: i, data: data, outages: make(chan error, 1)}
+	e := &embedded{runCommand: r, call: c, io: i, data: data, outages: make(chan outage, 1)}
 	if err := e.prepare(); err != nil {
 		return err
 	}
@@ -71,8 +71,11 @@ type embedded struct {
 	notes []string
 	srv   *server
 
-	outages chan error // the newest word of the store on whether it can be written
+	outages chan outage // the newest word of the store
 }
+
+// outage tells why nothing can be kept; nil: it can be again.
+type outage struct{ cause error }
 
 // run makes the server, runs the command in it and stops it. The user's signals
 // end the run, not the server: it has the end to write down.
@@ -119,7 +122,7 @@ func (e *embedded) build(ctx context.Context, agents *agent.Set, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed, outage: e.outage}); err == nil {
+		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed, outage: e.outaged}); err == nil {
 			waiting, err := e.srv.hasWaiting(ctx)
 			if err == nil && !waiting {
 				return nil
@@ -194,13 +197,13 @@ func (e *embedded) attend(ctx context.Context) error {
 // unwrittenEnd is how long a killed run's end is waited for.
 const unwrittenEnd = 5 * time.Second
 
-// outage keeps the store's newest word for tellOutages; it never blocks.
-func (e *embedded) outage(cause error) {
+// outaged keeps the store's newest word for tellOutages; it never blocks.
+func (e *embedded) outaged(cause error) {
 	select {
 	case <-e.outages:
 	default:
 	}
-	e.outages <- cause // by one goroutine only, so there is room
+	e.outages <- outage{cause} // by one goroutine only, so there is room
 }
 
 // tellOutages says why a command seems to stand still, until done is closed.
@@ -210,14 +213,14 @@ func (e *embedded) tellOutages(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case cause := <-e.outages:
+		case o := <-e.outages:
 			switch {
-			case cause != nil:
-				e.io.Notice(fmt.Sprintf("nothing can be kept in %s any more (%v), so the command has to wait: free some space there, and it goes on; Ctrl-C aborts it", e.srv.cfg.Data, cause))
+			case o.cause != nil:
+				e.io.Notice(fmt.Sprintf("nothing can be kept in %s any more (%v), so the command has to wait: free some space there, and it goes on; Ctrl-C aborts it", e.srv.cfg.Data, o.cause))
 			case told:
 				e.io.Notice("it can be kept again; the command goes on")
 			}
-			told = cause != nil
+			told = o.cause != nil
 		}
 	}
 }
