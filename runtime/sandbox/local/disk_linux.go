@@ -39,6 +39,8 @@ type fileID struct{ dev, ino uint64 }
 // disks measures workspaces, each by one walk at a time: several executions may
 // share one.
 type disks struct {
+	free func(path string) int64 // nil: freeBytes
+
 	mu   sync.Mutex
 	busy map[string]*turn
 }
@@ -82,13 +84,13 @@ type meter struct {
 	disks     *disks
 	workspace string
 	watched   watched
-	base      int64     // bytes that do not count: they were the user's before
-	start     int64     // bytes that were in use when the execution started
-	free      int64     // bytes of the file system when the execution started
-	most      int64     // the most free bytes that were seen
-	blind     int       // looks in a row that something was hidden from
-	unheld    int       // certain looks in a row that something moved in
-	rest      time.Time // no certain look before
+	base      int64 // bytes that do not count: they were the user's before
+	start     int64 // bytes that were in use when the execution started
+	free      int64 // bytes of the file system when the execution started
+	most      int64 // the most free bytes that were seen
+	blind     int   // looks in a row that something was hidden from
+	unheld    int   // certain looks in a row that something moved in
+	patience  patience
 
 	mu  sync.Mutex
 	end context.CancelCauseFunc // ends a certain look; nil: there is none
@@ -124,7 +126,7 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 	if spec.Limits.DiskMiB <= 0 {
 		return m, nil
 	}
-	m.free, m.watched = freeBytes(m.workspace), watchedOn(m.workspace)
+	m.free, m.watched = d.freeBytes(m.workspace), watchedOn(m.workspace)
 	limit := spec.Limits.DiskMiB << 20
 	most := limit
 	if spec.Place != nil {
@@ -166,9 +168,9 @@ func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, er
 	}
 	// What hides can only be over the limit if the file system has lost as much.
 	if m.blind >= blindLooks && m.free > 0 {
-		g.bytes = max(g.bytes, m.base+m.free-freeBytes(m.workspace))
+		g.bytes = max(g.bytes, m.base+m.free-m.disks.freeBytes(m.workspace))
 	}
-	if h == nil || g.bytes > limit || !m.mayHide(limit) || (!disturbed && m.watched != anything) {
+	if h == nil || g.bytes > limit || !m.patience.due(disturbed || m.watched == anything, m.lost(limit), time.Now()) {
 		return max(g.bytes-m.base, 0), nil
 	}
 	certain, err := m.certain(ctx, limit, known, h)
@@ -202,6 +204,13 @@ func (m *meter) look(ctx context.Context, limit, known int64, h *hold) (_ *gauge
 		return nil, false, err
 	}
 	return g, t.disturbed, nil
+}
+
+func (d *disks) freeBytes(path string) int64 {
+	if d.free != nil {
+		return d.free(path)
+	}
+	return freeBytes(path)
 }
 
 // freeBytes gives what the file system of a path can still take; 0 when unknown.

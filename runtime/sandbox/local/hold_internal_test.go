@@ -89,7 +89,7 @@ func TestAStopEndsACertainLook(t *testing.T) {
 		t.Error("it does not end with its context")
 	}
 	stateBecomes(t, held, 'S')
-	if rest := time.Until(m.rest); rest <= 0 {
+	if rest := time.Until(m.patience.rest); rest <= 0 {
 		t.Errorf("the next one may follow in %s", rest)
 	}
 }
