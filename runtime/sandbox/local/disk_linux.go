@@ -101,6 +101,7 @@ type gauge struct {
 	limit, bytes int64
 	linked       map[fileID]struct{}
 	blind        bool // something was hidden
+	pinned       bool // a call under way may keep something
 }
 
 func (g *gauge) add(st *unix.Stat_t) error {
@@ -170,7 +171,7 @@ func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, er
 	if m.blind >= blindLooks && m.free > 0 {
 		g.bytes = max(g.bytes, m.base+m.free-m.disks.freeBytes(m.workspace))
 	}
-	if h == nil || g.bytes > limit || !m.patience.due(disturbed || m.watched == anything, m.lost(limit), time.Now()) {
+	if h == nil || g.bytes > limit || !m.patience.due(disturbed || g.pinned || m.watched == anything, m.lost(limit), time.Now()) {
 		return max(g.bytes-m.base, 0), nil
 	}
 	certain, err := m.certain(ctx, limit, known, h)
@@ -198,7 +199,7 @@ func (m *meter) look(ctx context.Context, limit, known int64, h *hold) (_ *gauge
 	}
 	g.blind = t.blind && h != nil
 	if err == nil && h != nil {
-		err = g.addHeld(ctx, top.Dev, h.members())
+		err = g.addHeld(ctx, top.Dev, h)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, err

@@ -26,9 +26,9 @@ var errTooManyHeld = errors.New("more descriptors and mappings than are looked a
 
 // addHeld counts the files that have no name any more and that processes keep
 // open or mapped.
-func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
-	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps}
-	for _, pid := range pids {
+func (g *gauge) addHeld(ctx context.Context, device uint64, of *hold) error {
+	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps, sockets: unixSockets(of.network)}
+	for _, pid := range of.members() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -41,6 +41,7 @@ func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
 			g.blind = true // a process that nobody may look into, or too much to look at
 		}
 	}
+	g.pinned = g.pinned || stillThere(h.sockets, of.network)
 	return nil
 }
 
@@ -54,6 +55,8 @@ type held struct {
 	seen   map[fileID]struct{}
 	left   int   // descriptors and mappings that may still be looked at
 	maps   int64 // bytes about mappings that may still be read
+
+	sockets map[uint64]struct{} // of the network namespace, that no descriptor was seen of
 
 	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
 }
@@ -80,6 +83,7 @@ func (h *held) process(ctx context.Context, pid int) error {
 		if err == nil {
 			_, err = h.linked(proc + "/cwd") // a folder that was emptied and deleted keeps its size
 		}
+		h.pinned = h.pinned || pins(tid)
 		if err == nil && !memory {
 			// A program may unmap itself, and is kept by this only.
 			if memory, err = h.linked(proc + "/exe"); memory && err == nil {
@@ -156,6 +160,7 @@ func (h *held) descriptors(proc string) error {
 				continue // closed meanwhile
 			}
 			if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+				delete(h.sockets, st.Ino)
 				h.blind = h.blind || carries(proc, name)
 			}
 			if err := h.nameless(&st, proc+"/fd/"+name); err != nil {

@@ -24,6 +24,7 @@ const (
 type hold struct {
 	members func() []int
 	member  func(pid int) bool // asked again once a number is held on to
+	network string             // the folder of /proc of their network namespace; empty: it is not theirs alone
 
 	theirs map[int]bool // those that stood still before: they stay so
 	ours   map[int]bool // those that were stopped here

@@ -216,7 +216,11 @@ func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, &hold{members: p.members, member: func(pid int) bool { return inThatNamespace(pid, p.namespace) }})
+	h := &hold{members: p.members, member: func(pid int) bool { return inThatNamespace(pid, p.namespace) }}
+	if p.spec.Network != sandbox.NetworkHost {
+		h.network = "/proc/" + strconv.Itoa(p.child) + "/net"
+	}
+	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, h)
 }
 
 // namesInMemory counts the files in /tmp and /dev/shm where no memory limit
