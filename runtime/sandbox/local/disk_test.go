@@ -104,6 +104,17 @@ for i in range(30): # each is emptied and deleted, and keeps the size that it ha
     if os.fork() == 0: time.sleep(100)
     os.chdir(".."); os.rmdir("d")
 time.sleep(100)`,
+	"DeletedFoldersAboveIt": `
+top = os.getcwd()
+for c in range(8): # each time some folders one below the other, of which the last one keeps the others
+    for i in range(10):
+        os.mkdir("d"); os.chdir("d")
+        for j in range(300): open("%0250d" % j, "w").close()
+        for j in range(300): os.unlink("%0250d" % j)
+    for i in range(10): os.rmdir("../" * i + "../d")
+    if os.fork() == 0: time.sleep(100)
+    os.chdir(top)
+time.sleep(100)`,
 	"DeletedProgram": `
 import shutil
 # From memory of its own: munmap(2) of all that is mapped of the program, then pause(2) for ever.

@@ -189,7 +189,46 @@ func (h *held) nameless(st *unix.Stat_t, path string) error {
 		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
 	}
 	h.seen[id] = struct{}{}
-	return h.add(st)
+	if err := h.add(st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err
+	}
+	return h.above(path)
+}
+
+// above counts the deleted folders that a deleted folder was in: it keeps them,
+// and each keeps the size that it had.
+func (h *held) above(path string) error {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	dir, err := openat(unix.AT_FDCWD, path, flags)
+	for err == nil {
+		var st unix.Stat_t
+		up, failed := openat(dir, "..", flags)
+		_ = unix.Close(dir)
+		if failed != nil {
+			return nil //nolint:nilerr // closed meanwhile, or not of this mount
+		}
+		dir = up
+		if h.left--; h.left < 0 {
+			err = errTooManyHeld
+			break
+		}
+		if err = unix.Fstat(dir, &st); err != nil {
+			break
+		}
+		id := fileID{st.Dev, st.Ino}
+		if _, again := h.seen[id]; again || st.Nlink != 0 {
+			break
+		}
+		h.seen[id] = struct{}{}
+		err = h.add(&st)
+	}
+	if dir >= 0 {
+		_ = unix.Close(dir)
+	}
+	if gone(err) {
+		err = nil
+	}
+	return err
 }
 
 // inMemory tells whether a file lies in memory and not on a disk.
