@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package disk
 
 import (
 	"os/exec"
@@ -57,10 +57,10 @@ func TestPatience(t *testing.T) {
 func TestWhatIsFreedHidesNothing(t *testing.T) {
 	t.Parallel()
 	free := int64(1 << 40)
-	d := disks{free: func(string) int64 { free += 1 << 30; return free }}
+	d := Meters{free: func(string) int64 { free += 1 << 30; return free }}
 	dir := t.TempDir()
 	const limit = 48 << 20
-	m, err := d.meter(t.Context(), sandbox.Spec{Workspace: dir, Limits: sandbox.Limits{DiskMiB: limit >> 20}})
+	m, err := d.Meter(t.Context(), sandbox.Spec{Workspace: dir, Limits: sandbox.Limits{DiskMiB: limit >> 20}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +95,9 @@ while True:
 	if _, err := ready.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
-	h := &hold{members: func() []int { return []int{cmd.Process.Pid} }, member: func(int) bool { return true }}
+	h := &Hold{Members: func() []int { return []int{cmd.Process.Pid} }, Member: func(int) bool { return true }}
 	for look := 1; ; look++ {
-		use, err := m.use(t.Context(), limit, 0, h)
+		use, err := m.Use(t.Context(), limit, 0, h)
 		switch {
 		case err != nil:
 			t.Fatal(err)

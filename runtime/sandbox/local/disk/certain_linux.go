@@ -1,4 +1,4 @@
-package local
+package disk
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func (p *patience) looked(began, ended time.Time, found bool) {
 
 // lost tells whether the file system has lost so much that the workspace can be
 // over its limit. Others write to it and free some too: this is no verdict.
-func (m *meter) lost(limit int64) bool {
+func (m *Meter) lost(limit int64) bool {
 	free := m.disks.freeBytes(m.workspace)
 	m.most = max(m.most, free)
 	return free > 0 && m.most-free > limit-m.start
@@ -95,7 +95,7 @@ func (m *meter) lost(limit int64) bool {
 
 // certain looks while the processes stand still, and lets them go on in any case.
 // It gives no more than 0 if they are to be stopped for good meanwhile.
-func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (bytes int64, err error) {
+func (m *Meter) certain(ctx context.Context, limit, known int64, h *Hold) (bytes int64, err error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.holding(cancel)
@@ -124,15 +124,15 @@ func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (bytes
 }
 
 // holding remembers how to end the certain look that is under way.
-func (m *meter) holding(end context.CancelCauseFunc) {
+func (m *Meter) holding(end context.CancelCauseFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end = end
 }
 
-// release ends a certain look soon: a command that was asked to stop has its
+// Release ends a certain look soon: a command that was asked to stop has its
 // grace for that.
-func (m *meter) release() {
+func (m *Meter) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.end != nil {
