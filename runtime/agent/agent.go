@@ -53,6 +53,11 @@ type Host interface {
 	// Delegate runs a child run to its end and returns its result text. The
 	// error of a child that did not end DONE says what it came to.
 	Delegate(ctx context.Context, d Delegation) (run.Run, error)
+	// Sample makes a snapshot of the run's usage call f first, so that what a
+	// long-lived agent has used by now is booked before the totals are taken. One
+	// call at a time; its error is logged and the snapshot made without it. stop
+	// waits for a call under way; after it there is none.
+	Sample(f func(ctx context.Context) error) (stop func())
 	// Ask opens a question (or finds it again by its key) and waits for the answer.
 	Ask(ctx context.Context, key, text string, schema json.RawMessage) (json.RawMessage, error)
 }

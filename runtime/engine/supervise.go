@@ -33,6 +33,8 @@ type supervisor struct {
 	asked  askState
 	curves *sandbox.Curves // of all its executions
 
+	sampler sampler
+
 	mu        sync.Mutex
 	executing map[run.ExecutionID]*sink
 }

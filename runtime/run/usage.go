@@ -84,22 +84,61 @@ type UsageRecord struct {
 	Run        ID
 	RequestKey string // the provider's response id, or the execution's id
 	Kind       UsageKind
-	At         time.Time
+	At         time.Time // of the request: prices and budgets go by it
 	Rank       SourceRank
 	Provenance Provenance
 
-	Provider string
-	Model    string
-	Tokens   Tokens
+	// Stream names a source that tells of the same calls more than once, such as
+	// the polls of one service and its transcript; "" for none. Of one run and
+	// stream only the records of the best rank count.
+	Stream string
+	// Cumulative: Tokens, ToolCalls and a reported cost are running totals of
+	// Stream, over all runs. The store books what they rose by since the last ones.
+	Cumulative bool
+	// Superseded: a better source of the same stream has taken its place. It is
+	// kept to explain the bill and counts in no sum.
+	Superseded bool
+
+	Provider  string
+	Model     string
+	Tier      string // service tier as price rows name them: batch, flex, priority, fast; "" is standard
+	Tokens    Tokens
+	ToolCalls map[string]int64 // calls that the provider bills by number, such as web_search
 
 	Backend       string // of an execution
 	GPU           string
 	ComputeMicros int64 // microseconds of compute
 	IsError       bool
 
-	CostNanoUSD *int64 // nil: no price known
-	CostSource  CostSource
-	Raw         []byte // the payload it was read from, JSON
+	CostNanoUSD     *int64 // what is booked; nil: no price known
+	CostSource      CostSource
+	ComputedNanoUSD *int64 // what the price row says, also beside a reported cost
+	PriceID         string // of the row that ComputedNanoUSD comes from; "" for none
+	Raw             []byte // the payload it was read from, JSON
+}
+
+// Prompt is what a context threshold is compared with.
+func (t Tokens) Prompt() int64 { return t.Input + t.CacheRead + t.CacheWriteShort + t.CacheWriteLong }
+
+// Price is one row of a price book as it was when a record was priced. It is
+// kept with the records: what a book says later changes none of them.
+type Price struct {
+	ID   string // tells rows of other content apart
+	Body []byte // JSON, for the pricer alone
+}
+
+// Pricing is what a record costs; the zero value means that no price is known.
+type Pricing struct {
+	Price   *Price
+	NanoUSD *int64
+}
+
+// Pricer turns counts into money. It is safe for concurrent use.
+type Pricer interface {
+	// Price finds what u costs at the time of its request. A pinned row, which an
+	// earlier report of the same request was priced by, is used whatever the book
+	// says by now; it is an error when that row cannot be read.
+	Price(u UsageRecord, pinned *Price) (Pricing, error)
 }
 
 // Usage is a sum of usage records.

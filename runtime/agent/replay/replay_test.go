@@ -85,6 +85,8 @@ func (h *host) Execute(_ context.Context, e agent.Exec) (sandbox.Result, agent.O
 
 func (h *host) Delegate(_ context.Context, d agent.Delegation) (run.Run, error) { return h.delegate(d) }
 
+func (h *host) Sample(func(context.Context) error) (stop func()) { return func() {} }
+
 func (h *host) Ask(_ context.Context, key, text string, schema json.RawMessage) (json.RawMessage, error) {
 	h.note("ask %s %s %s", key, text, schema)
 	return json.RawMessage(h.answer), nil
