@@ -44,8 +44,8 @@ var rules = map[string][]string{
 	"runtime/sandbox/local/seccomp": {},
 	"runtime/sandbox/local/starter": {},
 	"runtime/sandbox/local/tree":    {},
-	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
-	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},

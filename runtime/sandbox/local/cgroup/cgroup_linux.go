@@ -24,6 +24,7 @@ type Groups struct {
 	have []string          // controllers in force: memory, pids, cpu
 }
 
+// Root is where control groups are mounted.
 const Root = "/sys/fs/cgroup"
 
 // Find tells which limits can be enforced by the kernel for a whole tree.
@@ -131,6 +132,7 @@ func canMake(dir string) bool {
 	return os.Remove(try) == nil
 }
 
+// Has tells whether a controller is in force.
 func (c *Groups) Has(controller string) bool { return slices.Contains(c.have, controller) }
 
 // Group is the control group of one execution; nil has no limit.
