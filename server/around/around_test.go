@@ -146,6 +146,9 @@ func TestPythonIsFound(t *testing.T) {
 		"an environment that is gone": {func(m *machine) {
 			m.env["VIRTUAL_ENV"] = m.home + "/gone"
 		}, nil, nil},
+		"an environment in the place of the sandbox's own root, as if gone": {func(m *machine) {
+			m.env["CONDA_PREFIX"] = "/"
+		}, nil, nil},
 		"an environment by a link": {func(m *machine) {
 			m.file("real/pyvenv.cfg", "home = /usr/bin\n")
 			m.link("current", "real")
