@@ -98,7 +98,7 @@ func (p *anthropicStream) put(end bool) {
 		if !p.m.stopped {
 			rec.Rank = run.FromEstimate
 			if i == 0 {
-				rec.Provenance = rec.Provenance.Worse(run.Partial)
+				rec.Provenance = rec.Provenance.Worse(run.Estimated)
 				if guess := tokensOf(p.m.chars); end && guess > rec.Tokens.Output {
 					rec.Tokens.Output, rec.Provenance = guess, run.Estimated
 				}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -197,8 +198,12 @@ func price(t *testing.T, all map[string]rates, u run.UsageRecord) *big.Rat {
 	return sum
 }
 
-func thousands(s string) (n int) {
-	fmt.Sscanf(s, "%dk", &n)
+// thousands reads a limit such as 272k.
+func thousands(s string) int {
+	n, err := strconv.Atoi(strings.TrimSuffix(s, "k"))
+	if err != nil {
+		panic(err)
+	}
 	return n
 }
 
@@ -282,7 +287,9 @@ func read(t *testing.T, b *book, source meter.Source, files ...string) meter.Rep
 		}
 	}
 	records, report := r.Close()
-	b.add(records)
+	if err := b.add(records); err != nil {
+		t.Fatal(err)
+	}
 	return report
 }
 
@@ -412,8 +419,7 @@ func checkMoney(t *testing.T, want expected, records []run.UsageRecord) {
 		tiers = []string{want.Tier}
 	}
 	for i, tier := range tiers {
-		limit, long := 0, strings.HasPrefix(tier, ">")
-		fmt.Sscanf(strings.TrimLeft(tier, "<=>"), "%dk", &limit)
+		limit, long := thousands(strings.TrimLeft(tier, "<=>")), strings.HasPrefix(tier, ">")
 		if got := records[i].Tokens.Prompt() > int64(limit)*1000; got != long {
 			t.Errorf("request %d has a prompt of %d, want %s", i+1, records[i].Tokens.Prompt(), tier)
 		}

@@ -104,7 +104,7 @@ func (p *claudeStream) event(b []byte) bool {
 		p.open = true
 		p.streamed(&l)
 	case "result":
-		p.result(&l, b)
+		p.result(&l)
 	}
 	p.r.rep.Ended = p.results > 0 && !p.open
 	return true
@@ -189,7 +189,7 @@ func (p *claudeStream) stream(m string) string {
 }
 
 // result reads the end of a turn.
-func (p *claudeStream) result(l *claudeLine, b []byte) {
+func (p *claudeStream) result(l *claudeLine) {
 	p.results++
 	p.r.rep.Turns++
 	p.open = false

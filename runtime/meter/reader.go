@@ -79,7 +79,6 @@ type Reader struct {
 	sums     bool   // a lost line is lost usage: all lines are summed up
 	lost     int    // such lines
 	totals   map[string]run.UsageRecord
-	last     run.UsageRecord // the last record that was made
 	ordinal  int
 }
 
@@ -291,7 +290,6 @@ func (r *Reader) record(key string, m string, f figures, t run.Tokens, raw []byt
 		rec.Provenance = run.Partial
 		r.incomplete(f.odd)
 	}
-	r.last = rec
 	return rec
 }
 
@@ -341,7 +339,7 @@ func (r *Reader) total(rec run.UsageRecord, within string) {
 
 // mark puts a record without counts that says how much is known.
 func (r *Reader) mark(what string, p run.Provenance) {
-	rec := r.last
+	rec := r.out.last
 	rec.RequestKey, rec.Provenance = r.scoped(what), p
 	rec.Tokens, rec.ToolCalls, rec.CostNanoUSD, rec.CostSource, rec.Cumulative, rec.Raw = run.Tokens{}, nil, nil, "", false, nil
 	if rec.Kind == "" { // nothing was read

@@ -16,6 +16,7 @@ type window struct {
 	order   []string // keys as they came, with those that are gone
 	dirty   []string // keys that changed since the last drain
 	emitted int      // records given so far
+	last    run.UsageRecord
 }
 
 type entry struct {
@@ -29,6 +30,7 @@ func newWindow() *window { return &window{entries: map[string]*entry{}} }
 
 // put merges a record with what is known of its request.
 func (w *window) put(rec run.UsageRecord) *entry {
+	w.last = rec
 	e := w.entries[rec.RequestKey]
 	switch {
 	case e == nil || rec.Rank > e.rec.Rank:
@@ -62,6 +64,7 @@ func (w *window) put(rec run.UsageRecord) *entry {
 
 // set puts a record in place of what is known of its request.
 func (w *window) set(rec run.UsageRecord) *entry {
+	w.last = rec
 	e := w.entries[rec.RequestKey]
 	if e == nil {
 		e = &entry{}

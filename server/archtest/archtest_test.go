@@ -41,7 +41,7 @@ var rules = map[string][]string{
 	// A backend brings the files that programs log with into the sandbox.
 	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},
 	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
-	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
+	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter", "runtime/textfile"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},
