@@ -16,9 +16,12 @@ const synthetic = "<synthetic>"
 type claudeMessage struct {
 	ID         string          `json:"id"`
 	Model      string          `json:"model"`
-	StopReason *string         `json:"stop_reason"`
+	StopReason json.RawMessage `json:"stop_reason"`
 	Usage      json.RawMessage `json:"usage"`
 }
+
+// unfinished: the message says that it has not stopped. Old versions say nothing.
+func (m *claudeMessage) unfinished() bool { return string(m.StopReason) == "null" }
 
 // claudeLine is a line of --output-format stream-json.
 type claudeLine struct {

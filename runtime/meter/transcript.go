@@ -54,7 +54,7 @@ func (p transcript) event(b []byte) bool {
 	decode(m.Usage, &u)
 	for i, rec := range p.r.anthropic(id, m.Model, &u, m.Usage) {
 		rec.Rank = run.FromTranscript
-		if m.StopReason == nil {
+		if m.unfinished() {
 			rec.Provenance = rec.Provenance.Worse(run.Partial)
 		}
 		if i == 0 {
