@@ -101,7 +101,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	// Trying the sandbox takes as long as all the rest: it is done beside it.
 	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
 	probing.Go(func() { s.prices.Book() })
-	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, NoWait: o.typed != nil, Logger: o.log}); err != nil {
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, NoWait: o.typed != nil, Logger: o.log, Pricer: s.prices}); err != nil {
 		return nil, err
 	}
 	if s.replica, err = replica(o.cfg.Data); err != nil {
