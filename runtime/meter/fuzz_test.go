@@ -61,60 +61,63 @@ func checkRecords(t *testing.T, records []run.UsageRecord) {
 	}
 }
 
-// FuzzReader gives every format any bytes, whole and in pieces.
+// FuzzReader gives every format any bytes, as a file and line by line.
 func FuzzReader(f *testing.F) {
+	formats := allFormats(f)
 	seeds, err := filepath.Glob(casesDir + "/*/*")
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, path := range seeds {
-		if b, err := os.ReadFile(path); err == nil && len(b) < 8<<10 && !strings.HasSuffix(path, "expected.json") {
-			f.Add(b)
+	for i := range formats {
+		for _, path := range seeds {
+			if b, err := os.ReadFile(path); err == nil && len(b) < 2<<10 && !strings.HasSuffix(path, "expected.json") {
+				f.Add(uint8(i), b)
+			}
 		}
+		f.Add(uint8(i), []byte(`{"usage":{"iterations":[{"type":"compaction","input_tokens":-1},{"type":"advisor_message","model":"`+"\xff"+`"}]}}`))
 	}
-	f.Add([]byte(`{"usage":{"iterations":[{"type":"compaction","input_tokens":-1},{"type":"advisor_message","model":"` + "\xff" + `"}]}}`))
-	formats := allFormats(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, format := range formats {
-			var reports [2]meter.Report
-			var sums [2]run.Tokens
-			for i := range reports {
-				r, err := meter.NewReader(meter.Source{Format: format, Prompt: "p"})
-				if err != nil {
-					t.Fatal(err)
+	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
+		format := formats[int(which)%len(formats)]
+		inOne, one := readAll(t, format, func(r *meter.Reader, add func([]run.UsageRecord) error) error {
+			return r.Read(t.Context(), iotest.HalfReader(bytes.NewReader(b)), add)
+		})
+		byLine, two := readAll(t, format, func(r *meter.Reader, add func([]run.UsageRecord) error) error {
+			for line := range bytes.SplitSeq(b, []byte("\n")) {
+				if err := add(r.Line(line)); err != nil {
+					return err
 				}
-				book := newBook()
-				add := func(records []run.UsageRecord) error {
-					checkRecords(t, records)
-					return book.add(records)
-				}
-				if i == 0 {
-					err = r.Read(t.Context(), iotest.OneByteReader(bytes.NewReader(b)), add)
-				} else {
-					for line := range bytes.SplitSeq(b, []byte("\n")) {
-						if err == nil {
-							err = add(r.Line(line))
-						}
-					}
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				records, report := r.Close()
-				checkRecords(t, records)
-				if err := book.add(records); err != nil {
-					t.Fatal(err)
-				}
-				if len(book.all()) == 0 {
-					t.Fatalf("%s: nothing is said of %q", format, b)
-				}
-				reports[i], sums[i] = report, totalOf(book)
 			}
-			if reports[0].Events != reports[1].Events || reports[0].Skipped != reports[1].Skipped || sums[0] != sums[1] {
-				t.Fatalf("%s: %q read at once gives %+v %+v, line by line %+v %+v", format, b, reports[0], sums[0], reports[1], sums[1])
-			}
+			return nil
+		})
+		if len(one.all()) == 0 {
+			t.Fatalf("%s: nothing is said of %q", format, b)
+		}
+		if inOne.Events != byLine.Events || inOne.Skipped != byLine.Skipped || totalOf(one) != totalOf(two) {
+			t.Fatalf("%s: %q read at once gives %+v %+v, line by line %+v %+v", format, b, inOne, totalOf(one), byLine, totalOf(two))
 		}
 	})
+}
+
+// readAll reads with a reader of its own and checks what it gives.
+func readAll(t *testing.T, format meter.Format, read func(*meter.Reader, func([]run.UsageRecord) error) error) (meter.Report, *book) {
+	t.Helper()
+	r, err := meter.NewReader(meter.Source{Format: format, Prompt: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBook()
+	add := func(records []run.UsageRecord) error {
+		checkRecords(t, records)
+		return b.add(records)
+	}
+	if err := read(r, add); err != nil {
+		t.Fatal(err)
+	}
+	records, report := r.Close()
+	if err := add(records); err != nil {
+		t.Fatal(err)
+	}
+	return report, b
 }
 
 func totalOf(b *book) run.Tokens {

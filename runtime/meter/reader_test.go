@@ -3,6 +3,8 @@ package meter_test
 import (
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -198,5 +200,58 @@ func TestNamesAreBounded(t *testing.T) {
 				t.Errorf("%q", s)
 			}
 		}
+	}
+}
+
+// A document may go over several lines; one that is torn costs only itself.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	one := `{"id":"%s","usage":{"prompt_tokens":%d}}` + "\n"
+	pretty := "{\n \"id\": \"p\",\n \"x\": \"}\\\"{\",\n \"usage\": {\n  \"prompt_tokens\": 3\n }\n}\n"
+	records, report := readText(t, meter.Source{Format: meter.ChatUsage}, pretty+"note\n"+`{"id":"torn","usage":{"prompt_tokens":50`+"\n"+fmt.Sprintf(one, "a", 5)+pretty[:20], fmt.Sprintf(one, "b", 7))
+	if sumOf(records) != (run.Tokens{Input: 15}) || len(records) != 3 || report.Skipped != 3 || report.Events != 3 {
+		t.Errorf("%+v, %+v", records, report)
+	}
+}
+
+// Polls of one start that other readers make are one request, too.
+func TestPollsOfOneStart(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	for i, text := range []string{`{"tokens_input":5,"tokens_output":1}`, `{"tokens_input":9,"tokens_output":2}`} {
+		r, err := meter.NewReader(meter.Source{Format: meter.UsageStatus, Stream: "start", Scope: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Read(t.Context(), strings.NewReader(text), b.add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum, _ := b.sum(); sum != (run.Tokens{Input: 9, Output: 2}) {
+		t.Errorf("got %+v", sum)
+	}
+}
+
+// Every format stands in the guide, and no other.
+func TestEveryFormatIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/usage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## Where numbers come from")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var cells strings.Builder
+	for _, m := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(section, -1) {
+		cells.WriteString(m[1])
+	}
+	formats := allFormats(t)
+	for _, f := range formats {
+		if !strings.Contains(cells.String(), "`"+string(f)+"`") {
+			t.Errorf("docs/usage.md lacks the format %s", f)
+		}
+	}
+	if n := strings.Count(cells.String(), "`") / 2; n != len(formats) {
+		t.Errorf("docs/usage.md has %d formats, there are %d", n, len(formats))
 	}
 }
