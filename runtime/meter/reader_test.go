@@ -121,7 +121,7 @@ func TestLineOverTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	book := newBook()
-	long := io.MultiReader(strings.NewReader(a+"\n"+`{"content":"`), io.LimitReader(endless('x'), meter.MaxLine), strings.NewReader("\"}\n"+b+"\n"))
+	long := io.MultiReader(strings.NewReader(a+"\n"+`{"content":"`), io.LimitReader(endless(strings.Repeat("x", 1<<16)), meter.MaxLine), strings.NewReader("\"}\n"+b+"\n"))
 	if err := r.Read(t.Context(), long, book.add); err != nil {
 		t.Fatal(err)
 	}
@@ -134,14 +134,10 @@ func TestLineOverTheLimit(t *testing.T) {
 	}
 }
 
-type endless byte
+// endless is a text that goes on.
+type endless string
 
-func (e endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(e)
-	}
-	return len(p), nil
-}
+func (e endless) Read(p []byte) (int, error) { return copy(p, e), nil }
 
 // A live reader tells of each change once.
 func TestLiveLines(t *testing.T) {
