@@ -150,8 +150,11 @@ func TestLiveLines(t *testing.T) {
 		line string
 		want int64 // output of the one record; 0: none
 	}{
-		{fmt.Sprintf(row, "a", "null", 1), 1}, {fmt.Sprintf(row, "a", "null", 1), 0},
-		{fmt.Sprintf(row, "a", `"end_turn"`, 9), 9}, {fmt.Sprintf(row, "a", "null", 3), 0}, {"text", 0},
+		{fmt.Sprintf(row, "a", "null", 1), 1},
+		{fmt.Sprintf(row, "a", "null", 1), 0},
+		{fmt.Sprintf(row, "a", `"end_turn"`, 9), 9},
+		{fmt.Sprintf(row, "a", "null", 3), 0},
+		{"text", 0},
 	} {
 		got := r.Line([]byte(step.line))
 		if step.want == 0 && len(got) != 0 || step.want > 0 && (len(got) != 1 || got[0].Tokens.Output != step.want) {

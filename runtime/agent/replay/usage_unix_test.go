@@ -19,7 +19,7 @@ func TestUsageFilesOutsideAreRefused(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	put(t, outside, "secret.jsonl", started+completed)
 	put(t, dir, "real.jsonl", started+completed)
-	for name, make := range map[string]func(path string) error{
+	for name, create := range map[string]func(path string) error{
 		"link":     func(path string) error { return os.Symlink(filepath.Join(outside, "secret.jsonl"), path) },
 		"relative": func(path string) error { return os.Symlink("../"+filepath.Base(outside)+"/secret.jsonl", path) },
 		"fifo":     func(path string) error { return syscall.Mkfifo(path, 0o644) },
@@ -27,7 +27,7 @@ func TestUsageFilesOutsideAreRefused(t *testing.T) {
 		"device":   func(path string) error { return os.Symlink("/dev/zero", path) },
 		"missing":  func(string) error { return nil },
 	} {
-		if err := make(filepath.Join(dir, name)); err != nil {
+		if err := create(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 		h := newHost()
