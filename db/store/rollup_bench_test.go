@@ -123,10 +123,15 @@ func fillRuns(b *testing.B, conn bun.Conn, n int) {
 	}
 }
 
+// handSum gives the same sums of everything: what the sweep adds is to find what
+// is marked, and to replace it.
 const handSum = `INSERT INTO by_hand (day, agent, team, model, provider, backend, runs, input_tokens, cache_read_tokens, cache_write_short_tokens, cache_write_long_tokens, output_tokens, reasoning_tokens,
  compute_us, cost_nano_usd, cost_source, provenance, records, unpriced)
 SELECT day, agent, team, model, provider, backend, sum(runs), sum(input_tokens), sum(cache_read_tokens), sum(cache_write_short_tokens), sum(cache_write_long_tokens), sum(output_tokens), sum(reasoning_tokens),
- sum(compute_us), sum(cost_nano_usd), max(cost_source), max(provenance), sum(records), sum(records) - count(cost_nano_usd)
+ sum(compute_us), CASE WHEN sum(cost_nano_usd) = 0 AND sum(records) > count(cost_nano_usd) THEN NULL ELSE sum(cost_nano_usd) END,
+ CASE WHEN min(nullif(cost_source, '')) IS NULL THEN '' WHEN min(nullif(cost_source, '')) = max(cost_source) THEN max(cost_source) ELSE 'COMPUTED' END,
+ CASE max(CASE provenance WHEN 'UNKNOWN' THEN 4 WHEN 'ESTIMATED' THEN 3 WHEN 'PARTIAL' THEN 2 WHEN 'MEASURED' THEN 1 ELSE 0 END)
+  WHEN 4 THEN 'UNKNOWN' WHEN 3 THEN 'ESTIMATED' WHEN 2 THEN 'PARTIAL' WHEN 1 THEN 'MEASURED' ELSE '' END, sum(records), sum(records) - count(cost_nano_usd)
 FROM (
  SELECT r.day, r.agent, r.team, u.model, u.provider, u.backend, 0 AS runs, u.input_tokens, u.cache_read_tokens, u.cache_write_short_tokens, u.cache_write_long_tokens, u.output_tokens, u.reasoning_tokens,
   u.compute_us, u.cost_nano_usd, u.cost_source, u.provenance, 1 AS records
