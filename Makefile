@@ -61,5 +61,5 @@ soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 
 	WEIR_READ_ROUNDS=200 $(GO) test -count 1 -run 'TestEveryLine' -timeout 60m -v ./runtime/sandbox/local
 	WEIR_CPYTHON_LINES=1000000 $(GO) test -count 1 -run 'TestAgreesWithCPython' -timeout 30m -v ./runtime/metricline
 	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestAHostileWorkspaceIsBounded' -timeout 90m -v ./runtime/engine
-	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local/disk
 	WEIR_TRANSCRIPT_MB=1024 $(GO) test -count 1 -run 'TestMemoryStaysFlat' -timeout 30m -v ./runtime/meter
