@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/agent/replay"
 	"github.com/weirhq/weir/runtime/agent/script"
+	"github.com/weirhq/weir/runtime/agent/service"
 	"github.com/weirhq/weir/runtime/engine"
 	"github.com/weirhq/weir/runtime/sandbox"
 	"github.com/weirhq/weir/runtime/sandbox/local"
@@ -116,8 +117,9 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Store:  s.store,
 		Agents: o.agents,
 		Drivers: map[string]agent.Driver{
-			agent.DriverScript: script.New(),
-			agent.DriverReplay: replay.New(),
+			agent.DriverScript:  script.New(),
+			agent.DriverReplay:  replay.New(),
+			agent.DriverService: service.New(nil),
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,

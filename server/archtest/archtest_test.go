@@ -39,6 +39,7 @@ var rules = map[string][]string{
 	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},
 	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
 	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/service": {"runtime/run", "runtime/agent", "runtime/sandbox"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},
