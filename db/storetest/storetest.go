@@ -31,6 +31,7 @@ type Store interface {
 	SweepRollups(ctx context.Context) (int, error)
 	MarkRollups(ctx context.Context, from time.Time) error
 	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close() error
@@ -44,6 +45,8 @@ type Listener interface {
 // Subject is a store under test, on a fresh database.
 type Subject struct {
 	Store Store
+	// Book is the store's price book.
+	Book *Book
 	// Listen adds a listener.
 	Listen func(Listener)
 	// Reopen closes the store and opens the same database again.
@@ -76,7 +79,6 @@ func Run(t *testing.T, open Factory) {
 		{"Sessions", testSessions},
 		{"SessionPages", testSessionPages},
 		{"SessionFilters", testSessionFilters},
-		{"SearchAfterUpgrade", testSearchAfterUpgrade},
 		{"Append", testAppend},
 		{"AppendRefused", testAppendRefused},
 		{"Payloads", testPayloads},
@@ -112,6 +114,17 @@ func Run(t *testing.T, open Factory) {
 		{"UsageMerge", testUsageMerge},
 		{"UsageSums", testUsageSums},
 		{"UsageInclusive", testUsageInclusive},
+		{"PricePinned", testPricePinned},
+		{"UsageEvents", testUsageEvents},
+		{"Superseded", testSuperseded},
+		{"Cumulative", testCumulative},
+		{"CumulativeCost", testCumulativeCost},
+		{"CumulativeRace", testCumulativeRace},
+		{"UsageRefused", testUsageRefused},
+		{"UsageOverflow", testUsageOverflow},
+		{"Reprice", testReprice},
+		{"RepricePages", testRepricePages},
+		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},

@@ -72,16 +72,7 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if err != nil {
 		return err
 	}
-	return h.s.emit.commit(ctx, h.s.booking(u))
-}
-
-// booking is the entry that books records.
-func (s *supervisor) booking(records ...run.UsageRecord) entry {
-	x := entry{usage: records}
-	for _, u := range records {
-		x.drafts = append(x.drafts, s.draft(usageRecorded(u)))
-	}
-	return x
+	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}})
 }
 
 // complete checks a record and fills what it leaves open.
@@ -114,14 +105,6 @@ func (s *supervisor) complete(u run.UsageRecord) (run.UsageRecord, error) {
 		u.CostSource = run.AgentReported
 	}
 	return u, nil
-}
-
-func usageRecorded(u run.UsageRecord) *run.UsageRecorded {
-	return &run.UsageRecorded{
-		RequestKey: u.RequestKey, Kind: u.Kind, Provider: u.Provider, Model: u.Model, Backend: u.Backend,
-		Tokens: u.Tokens, ComputeMicros: u.ComputeMicros, IsError: u.IsError,
-		CostNanoUSD: u.CostNanoUSD, Provenance: u.Provenance,
-	}
 }
 
 // both derives a context that also ends with the run, so that a driver which

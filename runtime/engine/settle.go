@@ -31,7 +31,7 @@ func (s *supervisor) settle(ctx context.Context, ask func(ctx context.Context) a
 	for len(records) > 0 {
 		n := min(len(records), maxBatchDrafts)
 		// Queued, not committed: what is queued is written before the run ends.
-		if err := s.emit.post(ctx, s.booking(records[:n]...)); err != nil {
+		if err := s.emit.post(ctx, entry{usage: records[:n:n]}); err != nil {
 			s.e.log.Warn("Booking the last usage of a run failed", "run", s.run.ID, "error", err)
 		}
 		records = records[n:]
