@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// patience bounds one exchange, from the connection to the last byte.
 	patience = 3 * time.Second
 	// maxAnswer and maxHeader bound what a service may say, in bytes.
 	maxAnswer = 64 << 10
@@ -27,6 +26,8 @@ type endpoint struct {
 	root   *os.Root // of the workspace
 	socket string   // in it; "" for a port
 	port   int      // of 127.0.0.1
+
+	patience time.Duration // bounds one exchange, from the connection to the last byte
 }
 
 // String is how users know it.
@@ -51,7 +52,7 @@ func (e *endpoint) ready(ctx context.Context, path string) error {
 		_, err := e.get(ctx, path)
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, e.patience)
 	defer cancel()
 	c, err := e.dial(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (e *endpoint) ready(ctx context.Context, path string) error {
 
 // get asks the service and gives the body of its answer.
 func (e *endpoint) get(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, e.patience)
 	defer cancel()
 	// No proxy, no connection that is kept, and no address but the service's own.
 	t := &http.Transport{
@@ -78,7 +79,7 @@ func (e *endpoint) get(ctx context.Context, path string) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, silent(ctx, err)
+		return nil, e.silent(ctx, err)
 	}
 	defer func() { _ = res.Body.Close() }() // only read
 	switch {
@@ -89,7 +90,7 @@ func (e *endpoint) get(ctx context.Context, path string) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return nil, silent(ctx, err)
+		return nil, e.silent(ctx, err)
 	}
 	if len(body) > maxAnswer {
 		return nil, fmt.Errorf("more than %d bytes came", maxAnswer)
@@ -98,9 +99,9 @@ func (e *endpoint) get(ctx context.Context, path string) ([]byte, error) {
 }
 
 // silent says why no answer came.
-func silent(ctx context.Context, err error) error {
+func (e *endpoint) silent(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer came within %s", patience)
+		return fmt.Errorf("no answer came within %s", e.patience)
 	}
 	var op *net.OpError
 	if errors.As(err, &op) { // without the address, which is made up

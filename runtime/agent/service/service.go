@@ -57,7 +57,7 @@ func (d Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, er
 		return "", fmt.Errorf("opening the workspace: %w", err)
 	}
 	defer func() { _ = root.Close() }() // nothing is written through it
-	e := &endpoint{root: root, socket: c.Socket, port: c.Port}
+	e := &endpoint{root: root, socket: c.Socket, port: c.Port, patience: patience}
 	if err := e.clear(); err != nil {
 		return "", err
 	}
