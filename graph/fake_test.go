@@ -34,6 +34,7 @@ type fake struct {
 	runs     map[run.ID]run.Run
 	events   []*run.Event
 	agents   []AgentInfo
+	models   []ModelInfo
 	err      error // what every call fails with
 
 	started   []run.StartRequest
@@ -48,6 +49,7 @@ type fake struct {
 	live      bool
 	series    []run.Series
 	usage     run.Usage
+	repriced  []run.Reprice
 	execs     []run.Execution
 	losses    map[run.ExecutionID]run.Loss
 	outputs   map[string][]run.Output
@@ -159,8 +161,10 @@ func (f *fake) Deleted(id run.SessionID) { f.deleted = append(f.deleted, id) }
 func (f *fake) Agents(context.Context) []AgentInfo { return f.agents }
 
 func (f *fake) Info(context.Context) ServerInfo {
-	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}}
+	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}, Prices: PriceInfo{Files: []string{"prices.yaml"}, Rows: 2, Models: 1, Newest: "2026-11-19"}}
 }
+
+func (f *fake) Models(context.Context) []ModelInfo { return f.models }
 
 func (f *fake) CreateSession(_ context.Context, title string) (run.Session, error) {
 	return run.Session{ID: sesID, Title: title, CreatedAt: noon}, f.err
@@ -179,6 +183,15 @@ func (f *fake) Message(_ context.Context, r run.MessageRequest) (run.Run, error)
 func (f *fake) Abort(_ context.Context, o run.AbortOrder) (run.Receipt, bool, error) {
 	f.aborts = append(f.aborts, o)
 	return f.receipt, f.live, f.err
+}
+
+func (f *fake) Reprice(_ context.Context, r run.Reprice) ([]run.RepriceLine, error) {
+	f.repriced = append(f.repriced, r)
+	old, now := int64(7), int64(1<<60)
+	return []run.RepriceLine{
+		{Day: noon.Truncate(24 * time.Hour), Model: "m", Records: 3, Changed: 2, OldNanoUSD: &old, NewNanoUSD: &now, OldUnknown: 1},
+		{Day: noon.Truncate(24 * time.Hour), Model: "n", Records: 1, NewUnknown: 1, OldUnknown: 1},
+	}, f.err
 }
 
 func (f *fake) Answer(_ context.Context, id string, answer json.RawMessage) (run.Question, error) {

@@ -34,6 +34,8 @@ type Runs interface {
 	// Abort gives the receipt, and whether the run was still open.
 	Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error)
 	Answer(ctx context.Context, id string, answer json.RawMessage) (run.Question, error)
+	// Reprice prices usage records again and gives what changed, or would.
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	// Losses gives the accounts so far of the executions that are at work here.
 	// Who reads them before the rows finds each execution in one of the two.
 	Losses(id run.ID) map[run.ExecutionID]run.Loss
@@ -72,9 +74,11 @@ type Agents interface {
 	Agents(ctx context.Context) []AgentInfo
 }
 
-// Server describes the server itself.
+// Server describes the server itself, and what it prices by.
 type Server interface {
 	Info(ctx context.Context) ServerInfo
+	// Models gives the prices of models that are in force now.
+	Models(ctx context.Context) []ModelInfo
 }
 
 // AgentInfo is an agent definition as clients see it; empty fields show as null.
@@ -89,6 +93,7 @@ type ServerInfo struct {
 	Replica   string
 	Store     string // "sqlite" or "postgres"
 	Sandboxes []SandboxInfo
+	Prices    PriceInfo
 }
 
 // SandboxInfo is one sandbox backend.

@@ -31,7 +31,6 @@ type Store interface {
 	SweepRollups(ctx context.Context) (int, error)
 	MarkRollups(ctx context.Context, from time.Time) error
 	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
-	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
 	Close() error

@@ -296,6 +296,14 @@ type HookFinished struct {
 
 func (HookFinished) IsEvent() {}
 
+type LongContext struct {
+	// Tokens of one request's prompt, cache reads and writes included.
+	Above int64 `json:"above"`
+	// A prompt of exactly that many is long, too.
+	Inclusive bool   `json:"inclusive"`
+	Rates     *Rates `json:"rates"`
+}
+
 // Accounts for every byte and line of an execution's output.
 type Loss struct {
 	BytesRead     int64 `json:"bytesRead"`
@@ -393,6 +401,38 @@ type MetricsLogged struct {
 
 func (MetricsLogged) IsEvent() {}
 
+// A model and its price in force now. Prices are decimal numbers of USD, as texts.
+type Model struct {
+	// provider/model; unique.
+	ID       string `json:"id"`
+	Provider string `json:"provider"`
+	// As the provider calls it; * for all models of a local provider.
+	Model string `json:"model"`
+	// What it is also called, now.
+	Aliases []string `json:"aliases"`
+	// Costs nothing: it runs on the operator's own machine.
+	Local bool `json:"local"`
+	// null when local.
+	Rates *Rates `json:"rates,omitempty"`
+	// Ascending; the last one that the prompt is over prices the whole request.
+	LongContext []*LongContext `json:"longContext"`
+	// Prices at certain hours, in place of rates and longContext.
+	Windows []*PriceWindow `json:"windows"`
+	// Prices of service tiers, in place of rates and longContext.
+	Tiers []*PriceTier `json:"tiers"`
+	// Prices per call.
+	Tools []*ToolPrice `json:"tools"`
+	From  *time.Time   `json:"from,omitempty"`
+	// Not included.
+	To *time.Time `json:"to,omitempty"`
+	// Where the price is from; null when the file does not say.
+	Source *string `json:"source,omitempty"`
+	// The day, or the month, on which the source said so.
+	SourceDate *string `json:"sourceDate,omitempty"`
+	// The id that usage records keep of the price they were priced by.
+	PriceID string `json:"priceId"`
+}
+
 // A piece of output, valid UTF-8; offset counts the raw bytes of the stream before it.
 type OutputWritten struct {
 	Seq         int64        `json:"seq"`
@@ -409,6 +449,31 @@ type OutputWritten struct {
 }
 
 func (OutputWritten) IsEvent() {}
+
+// The prices that usage is priced by.
+type PriceBook struct {
+	// The lowest first: the shipped prices, then the operator's file.
+	Files  []string `json:"files"`
+	Rows   int      `json:"rows"`
+	Models int      `json:"models"`
+	// The day of its newest source.
+	NewestSource *string `json:"newestSource,omitempty"`
+	// Why the file's newest version is not in force; null when it is.
+	Problem *string `json:"problem,omitempty"`
+}
+
+type PriceTier struct {
+	Name        string         `json:"name"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
+
+type PriceWindow struct {
+	// In UTC, for example mon tue 01:00-04:00.
+	When        string         `json:"when"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
 
 type Question struct {
 	ID         string        `json:"id"`
@@ -451,6 +516,20 @@ type QuestionAsked struct {
 
 func (QuestionAsked) IsEvent() {}
 
+// USD per million tokens.
+type Rates struct {
+	Input  string `json:"input"`
+	Output string `json:"output"`
+	// null: as input.
+	CacheRead *string `json:"cacheRead,omitempty"`
+	// null: as input, unless cacheWriteLong has a price.
+	CacheWriteShort *string `json:"cacheWriteShort,omitempty"`
+	// null: as input, unless cacheWriteShort has a price.
+	CacheWriteLong *string `json:"cacheWriteLong,omitempty"`
+	// null: as output.
+	Reasoning *string `json:"reasoning,omitempty"`
+}
+
 type ReportReady struct {
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at"`
@@ -463,6 +542,21 @@ type ReportReady struct {
 }
 
 func (ReportReady) IsEvent() {}
+
+// Chooses usage records; a field that is absent chooses all.
+type RepriceUsageInput struct {
+	// Requests from this moment on.
+	From *time.Time `json:"from,omitempty"`
+	// Requests before this moment.
+	To           *time.Time `json:"to,omitempty"`
+	Model        *string    `json:"model,omitempty"`
+	Provider     *string    `json:"provider,omitempty"`
+	OnlyUnpriced *bool      `json:"onlyUnpriced,omitempty"`
+	// false: only say what would change.
+	Apply *bool `json:"apply,omitempty"`
+	// Who asks, for the audit: the API knows tokens, not people.
+	By *string `json:"by,omitempty"`
+}
 
 type Run struct {
 	ID    string  `json:"id"`
@@ -599,6 +693,7 @@ type ServerInfo struct {
 	// sqlite or postgres.
 	Store     string         `json:"store"`
 	Sandboxes []*SandboxInfo `json:"sandboxes"`
+	Prices    *PriceBook     `json:"prices"`
 }
 
 type Session struct {
@@ -702,6 +797,12 @@ type ToolCallStarted struct {
 
 func (ToolCallStarted) IsEvent() {}
 
+type ToolPrice struct {
+	Name string `json:"name"`
+	// Per call.
+	Usd string `json:"usd"`
+}
+
 // Token buckets are disjoint; reasoning is the part of output that was reasoning.
 type Usage struct {
 	Input           int64   `json:"input"`
@@ -753,6 +854,27 @@ type UsageRecorded struct {
 }
 
 func (UsageRecorded) IsEvent() {}
+
+type UsageRepricing struct {
+	Applied bool `json:"applied"`
+	// By day and model; an execution is counted under its backend.
+	Lines []*UsageRepricingLine `json:"lines"`
+}
+
+type UsageRepricingLine struct {
+	// The UTC day of the requests.
+	Day     time.Time `json:"day"`
+	Model   string    `json:"model"`
+	Records int64     `json:"records"`
+	// Records whose booked or computed cost becomes another.
+	Changed int64 `json:"changed"`
+	// What is booked for them, in 1e-9 USD; null when none has a price.
+	OldNanoUsd *int64 `json:"oldNanoUsd,omitempty"`
+	NewNanoUsd *int64 `json:"newNanoUsd,omitempty"`
+	// Records without a price.
+	OldUnpriced int64 `json:"oldUnpriced"`
+	NewUnpriced int64 `json:"newUnpriced"`
+}
 
 type Warning struct {
 	Seq       int64     `json:"seq"`

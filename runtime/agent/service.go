@@ -111,8 +111,8 @@ func (f *file) checkService() {
 	case s.Socket != "" && (!inWorkspace(s.Socket) || len(s.Socket) > maxSocket):
 		f.add("$.service.socket", "the socket %q must be a path in the workspace, without . or .. parts, of at most %d bytes", clip(s.Socket), maxSocket)
 	}
-	f.checkPath("$.service.usagePath", s.UsagePath)
-	f.checkPath("$.service.healthPath", s.HealthPath)
+	f.checkURLPath("$.service.usagePath", s.UsagePath)
+	f.checkURLPath("$.service.healthPath", s.HealthPath)
 	f.seconds("$.service.startSeconds", s.StartSeconds)
 	f.seconds("$.service.pollSeconds", s.PollSeconds)
 	f.seconds("$.service.restartDelaySeconds", s.RestartDelay)
@@ -137,7 +137,7 @@ func (f *file) checkTranscript(t Transcript) {
 }
 
 // checkPath wants a path that a URL can have, of the same server.
-func (f *file) checkPath(at, path string) {
+func (f *file) checkURLPath(at, path string) {
 	if path == "" {
 		return
 	}

@@ -17,7 +17,7 @@ type Transcripts interface {
 	// Read gives a record for each model call since then that stands in the
 	// transcript, under the call's own key; earlier ones are another run's. What is
 	// not there gives none. It opens regular files below root only, and stops soon
-	// when ctx ends.
+	// when ctx ends. An error may come with the records that could be read.
 	Read(ctx context.Context, root *os.Root, t agent.Transcript, since time.Time) ([]run.UsageRecord, error)
 }
 
@@ -105,12 +105,9 @@ func (a *account) look(ctx context.Context, h agent.Host) error {
 // bookTranscript books what stands in the transcript while the service works,
 // as far as it is no less than what was polled.
 func (a *account) bookTranscript(ctx context.Context, h agent.Host) error {
-	list, err := a.read(ctx)
-	if err != nil {
-		return err
-	}
-	if a.missing(list) != (run.Tokens{}) {
-		return nil // the rest is settled at the end
+	list, err := a.read(ctx) // an agent may be writing a line: the end tells
+	if ctx.Err() != nil || a.missing(list) != (run.Tokens{}) {
+		return err // the rest is settled at the end
 	}
 	for _, u := range list {
 		if a.written[u.RequestKey] == u.Tokens {
@@ -121,7 +118,7 @@ func (a *account) bookTranscript(ctx context.Context, h agent.Host) error {
 		}
 		a.written[u.RequestKey] = u.Tokens
 	}
-	return nil
+	return err
 }
 
 // poll asks the endpoint and remembers the largest counts: a total of one start
@@ -233,6 +230,10 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 	switch {
 	case len(list) > 0:
 		s.Usage = list
+		if err != nil { // what is missing is no call that could be marked
+			last := &list[len(list)-1]
+			last.Provenance = last.Provenance.Worse(run.Partial)
+		}
 		if rest := a.missing(list); rest != (run.Tokens{}) {
 			u := a.record(a.key()+"/rest", run.FromTranscript, run.Partial)
 			u.Tokens = rest
