@@ -161,7 +161,11 @@ func (s *search) subagents(folder string, depth int) (names []string) {
 
 // list gives what is in a folder, links as they are.
 func (s *search) list(folder string) []fs.DirEntry {
-	if s.seen >= maxEntries || s.ctx.Err() != nil {
+	if s.ctx.Err() != nil {
+		s.fail(context.Cause(s.ctx))
+		return nil
+	}
+	if s.seen >= maxEntries {
 		return nil
 	}
 	f, err := s.root.OpenFile(folder, os.O_RDONLY|syscall.O_NONBLOCK, 0)
