@@ -46,6 +46,7 @@ const (
 	defaultRestartDelay = 1
 	defaultTranscripts  = ".claude/projects"
 
+	minPoll         = 0.01
 	maxRestartDelay = 5 * time.Minute
 	maxCrashes      = 100
 	// maxSocket is what a path of a socket may have in any of the sandboxes.
@@ -115,6 +116,9 @@ func (f *file) checkService() {
 	f.checkURLPath("$.service.healthPath", s.HealthPath)
 	f.seconds("$.service.startSeconds", s.StartSeconds)
 	f.seconds("$.service.pollSeconds", s.PollSeconds)
+	if s.PollSeconds > 0 && s.PollSeconds < minPoll {
+		f.add("$.service.pollSeconds", "pollSeconds is %g; at least %g is needed", s.PollSeconds, minPoll)
+	}
 	f.seconds("$.service.restartDelaySeconds", s.RestartDelay)
 	if s.MaxCrashes < 0 || s.MaxCrashes > maxCrashes {
 		f.add("$.service.maxCrashes", "maxCrashes is %d; it is between 1 and %d", s.MaxCrashes, maxCrashes)
