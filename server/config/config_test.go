@@ -30,6 +30,10 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		}
 		return path
 	}
+	program := file("program", "x")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	empty, short := file("empty", "\n"), file("short", "abc\n")
 	for name, c := range map[string]struct {
 		change func(*config.Serve)
@@ -56,6 +60,7 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		"python, relative":   {func(s *config.Serve) { s.Python = "python3" }, "", []string{`"python3"`, "absolute"}},
 		"python is a text":   {func(s *config.Serve) { s.Python = short }, "", []string{short, "not a program"}},
 		"python elsewhere":   {func(s *config.Serve) { s.Python = "/proc/self/exe" }, "", []string{"/proc/self/exe", "/usr"}},
+		"python, back out":   {func(s *config.Serve) { s.Python = "/usr/.." + program }, "", []string{"/usr/.." + program + " cannot", "sees only /usr"}},
 		"no concurrency":     {func(s *config.Serve) { s.Concurrency = 0 }, "", []string{"--concurrency 0"}},
 		"negative wait":      {func(s *config.Serve) { s.StopTimeout = -1 }, "", []string{"--stop-timeout -1ns"}},
 		"no memory":          {func(s *config.Serve) { s.Sandbox.MaxMemoryMiB = -5 }, "", []string{"--sandbox-max-memory-mib -5"}},
