@@ -63,7 +63,7 @@ type TierInfo struct {
 type ToolInfo struct{ Name, USD string }
 
 // Document is the model as the API shows it.
-func (m ModelInfo) Document() *model.Model { return toModel(m) }
+func (m ModelInfo) Document() any { return toModel(m) }
 
 func toModel(m ModelInfo) *model.Model {
 	out := &model.Model{

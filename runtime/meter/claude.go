@@ -54,7 +54,6 @@ type modelTotals struct {
 	Search   count  `json:"webSearchRequests"`
 	Cost     money  `json:"costUSD"`
 	Basis    string `json:"costBasis"`
-	Provider string `json:"provider"`
 }
 
 func (u *modelTotals) counts() *anthropicCounts {
@@ -226,9 +225,6 @@ func (p *claudeStream) result(l *claudeLine) {
 		rec.ToolCalls, rec.Stream = calls, p.stream(m)
 		if u.Basis != "unknown" {
 			p.r.cost(&rec, u.Cost)
-		}
-		if u.Provider != "" {
-			rec.Provider = name(u.Provider)
 		}
 		p.r.total(rec, model(m))
 	}

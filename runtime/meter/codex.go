@@ -11,8 +11,9 @@ import (
 // thread, also when the process resumed it; a turn that failed or was
 // interrupted tells nothing, and no event names the model.
 type codexExec struct {
-	r    *Reader
-	open bool // a turn is under way
+	r       *Reader
+	open    bool // a turn is under way
+	unknown int  // turns of which nothing is known
 }
 
 func newCodexExec(r *Reader) parser { return &codexExec{r: r} }
@@ -71,7 +72,8 @@ func (p *codexExec) close() {
 		return
 	}
 	p.open = false
-	rec := p.r.record(p.key(p.r.rep.Turns+1)+"/unknown", "", figures{}, run.Tokens{}, nil)
+	p.unknown++
+	rec := p.r.record(p.key(p.r.rep.Turns+1)+"/unknown-"+strconv.Itoa(p.unknown), "", figures{}, run.Tokens{}, nil)
 	rec.Rank = run.FromEstimate
 	if rec.Stream = p.r.stream("codex", p.r.rep.Session); p.r.rep.Turns > 0 {
 		rec.Stream = ""

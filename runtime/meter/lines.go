@@ -21,7 +21,7 @@ type lines struct {
 	limit int
 }
 
-func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10), limit: MaxLine} }
+func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 32<<10), limit: MaxLine} }
 
 // next gives a line without its end, the last one also when it has none. over
 // tells that it was too long and is not there. io.EOF comes after the last line.

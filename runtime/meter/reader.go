@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +126,7 @@ const batch = 512
 // gets the records in batches, each request once per batch.
 func (r *Reader) Read(ctx context.Context, src io.Reader, book func([]run.UsageRecord) error) error {
 	in := newLines(src)
-	for {
+	for ctx.Err() == nil {
 		line, over, err := in.next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -139,9 +140,6 @@ func (r *Reader) Read(ctx context.Context, src io.Reader, book func([]run.UsageR
 			r.feed(line)
 		}
 		if len(r.out.dirty) >= batch {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
 			if records := r.out.drain(); len(records) > 0 {
 				if err := book(records); err != nil {
 					return err
@@ -149,11 +147,14 @@ func (r *Reader) Read(ctx context.Context, src io.Reader, book func([]run.UsageR
 			}
 		}
 	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	r.fileEnd()
 	if records := r.out.drain(); len(records) > 0 {
 		return book(records)
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // fileEnd ends a document that was begun.
@@ -199,6 +200,9 @@ func (r *Reader) feed(b []byte) {
 		return
 	}
 	if r.framing == document {
+		if len(r.join.buf) > 0 && request(b) { // the one before was torn
+			r.fileEnd()
+		}
 		if len(r.join.buf) == 0 && b[0] != '{' {
 			r.skip()
 			return
@@ -218,6 +222,15 @@ func (r *Reader) feed(b []byte) {
 		return
 	}
 	r.rep.Events++
+}
+
+// request tells whether a line is a document with usage by itself.
+func request(b []byte) bool {
+	var doc struct {
+		Usage    json.RawMessage `json:"usage"`
+		Metadata json.RawMessage `json:"usageMetadata"`
+	}
+	return decode(b, &doc) && (object(doc.Usage) || object(doc.Metadata))
 }
 
 // data takes the payload out of a line of an event stream; false: it has none.

@@ -3,6 +3,8 @@ package meter_test
 import (
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +121,7 @@ func TestLineOverTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	book := newBook()
-	long := io.MultiReader(strings.NewReader(a+"\n"+`{"content":"`), io.LimitReader(endless('x'), meter.MaxLine), strings.NewReader("\"}\n"+b+"\n"))
+	long := io.MultiReader(strings.NewReader(a+"\n"+`{"content":"`), io.LimitReader(endless(strings.Repeat("x", 1<<16)), meter.MaxLine), strings.NewReader("\"}\n"+b+"\n"))
 	if err := r.Read(t.Context(), long, book.add); err != nil {
 		t.Fatal(err)
 	}
@@ -132,14 +134,10 @@ func TestLineOverTheLimit(t *testing.T) {
 	}
 }
 
-type endless byte
+// endless is a text that goes on.
+type endless string
 
-func (e endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(e)
-	}
-	return len(p), nil
-}
+func (e endless) Read(p []byte) (int, error) { return copy(p, e), nil }
 
 // A live reader tells of each change once.
 func TestLiveLines(t *testing.T) {
@@ -152,8 +150,11 @@ func TestLiveLines(t *testing.T) {
 		line string
 		want int64 // output of the one record; 0: none
 	}{
-		{fmt.Sprintf(row, "a", "null", 1), 1}, {fmt.Sprintf(row, "a", "null", 1), 0},
-		{fmt.Sprintf(row, "a", `"end_turn"`, 9), 9}, {fmt.Sprintf(row, "a", "null", 3), 0}, {"text", 0},
+		{fmt.Sprintf(row, "a", "null", 1), 1},
+		{fmt.Sprintf(row, "a", "null", 1), 0},
+		{fmt.Sprintf(row, "a", `"end_turn"`, 9), 9},
+		{fmt.Sprintf(row, "a", "null", 3), 0},
+		{"text", 0},
 	} {
 		got := r.Line([]byte(step.line))
 		if step.want == 0 && len(got) != 0 || step.want > 0 && (len(got) != 1 || got[0].Tokens.Output != step.want) {
@@ -198,5 +199,58 @@ func TestNamesAreBounded(t *testing.T) {
 				t.Errorf("%q", s)
 			}
 		}
+	}
+}
+
+// A document may go over several lines; one that is torn costs only itself.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	one := `{"id":"%s","usage":{"prompt_tokens":%d}}` + "\n"
+	pretty := "{\n \"id\": \"p\",\n \"x\": \"}\\\"{\",\n \"usage\": {\n  \"prompt_tokens\": 3\n }\n}\n"
+	records, report := readText(t, meter.Source{Format: meter.ChatUsage}, pretty+"note\n"+`{"id":"torn","usage":{"prompt_tokens":50`+"\n"+fmt.Sprintf(one, "a", 5)+pretty[:20], fmt.Sprintf(one, "b", 7))
+	if sumOf(records) != (run.Tokens{Input: 15}) || len(records) != 3 || report.Skipped != 3 || report.Events != 3 {
+		t.Errorf("%+v, %+v", records, report)
+	}
+}
+
+// Polls of one start that other readers make are one request, too.
+func TestPollsOfOneStart(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	for i, text := range []string{`{"tokens_input":5,"tokens_output":1}`, `{"tokens_input":9,"tokens_output":2}`} {
+		r, err := meter.NewReader(meter.Source{Format: meter.UsageStatus, Stream: "start", Scope: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Read(t.Context(), strings.NewReader(text), b.add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum, _ := b.sum(); sum != (run.Tokens{Input: 9, Output: 2}) {
+		t.Errorf("got %+v", sum)
+	}
+}
+
+// Every format stands in the guide, and no other.
+func TestEveryFormatIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/usage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## Where numbers come from")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var cells strings.Builder
+	for _, m := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(section, -1) {
+		cells.WriteString(m[1])
+	}
+	formats := allFormats(t)
+	for _, f := range formats {
+		if !strings.Contains(cells.String(), "`"+string(f)+"`") {
+			t.Errorf("docs/usage.md lacks the format %s", f)
+		}
+	}
+	if n := strings.Count(cells.String(), "`") / 2; n != len(formats) {
+		t.Errorf("docs/usage.md has %d formats, there are %d", n, len(formats))
 	}
 }

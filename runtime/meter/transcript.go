@@ -1,6 +1,11 @@
 package meter
 
-import "github.com/weirhq/weir/runtime/run"
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/weirhq/weir/runtime/run"
+)
 
 // transcriptRow is a row of a Claude Code session file, or of the file of one
 // of its subagents.
@@ -25,7 +30,12 @@ func newTranscript(r *Reader) parser {
 	return transcript{r}
 }
 
+var usageField = []byte(`"usage"`)
+
 func (p transcript) event(b []byte) bool {
+	if !bytes.Contains(b, usageField) { // most of a transcript: what tools read
+		return json.Valid(b)
+	}
 	var row transcriptRow
 	if !decode(b, &row) {
 		return false

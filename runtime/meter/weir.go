@@ -109,11 +109,11 @@ func (p usageStatus) event(b []byte) bool {
 	if !u.Turns.bad {
 		p.r.rep.Turns = max(p.r.rep.Turns, int(u.Turns.n))
 	}
-	key := "status"
-	if p.r.src.Stream != "" {
-		key += "/" + p.r.src.Stream
+	key := p.r.scoped("status")
+	if p.r.src.Stream != "" { // another reader may poll the same start
+		key = "status/" + p.r.src.Stream
 	}
-	rec := p.r.record(p.r.scoped(key), u.Model, f, t, b)
+	rec := p.r.record(key, u.Model, f, t, b)
 	rec.Rank, rec.Stream = run.FromStatusPoll, p.r.stream("status", "")
 	p.r.out.put(rec)
 	return true

@@ -102,7 +102,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	// Trying the sandbox takes as long as all the rest: it is done beside it.
 	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
 	probing.Go(func() { s.prices.Book() })
-	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, NoWait: o.typed != nil, Logger: o.log}); err != nil {
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Pricer: s.prices, NoWait: o.typed != nil, Logger: o.log}); err != nil {
 		return nil, err
 	}
 	if s.replica, err = replica(o.cfg.Data); err != nil {
@@ -120,11 +120,6 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	for _, st := range s.sandboxes.found {
 		if st.Problem != nil && st.Problem.Misplaced {
 			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, st.Problem)
-		}
-	}
-	if s.sandboxes.work() { // else plain processes use it, or nothing does
-		if err := o.cfg.SandboxPython(); err != nil && !o.examplesOnly {
-			return nil, err
 		}
 	}
 	s.engine, err = engine.New(engine.Options{

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/graph/model"
 	"github.com/weirhq/weir/runtime/meter/pricebook"
 	"github.com/weirhq/weir/server/cli"
 )
@@ -145,7 +144,7 @@ func (p *pricesList) Run(i *cli.IO) error {
 		rows = pricebook.At(rows, at)
 	}
 	if p.JSON {
-		models := []*model.Model{}
+		models := []any{}
 		for _, r := range rows {
 			if !r.IsCompute() {
 				models = append(models, modelInfo(book, r, at).Document())
@@ -245,7 +244,7 @@ func (p *pricesShow) Run(i *cli.IO) error {
 		return err
 	}
 	if p.JSON {
-		models := []*model.Model{}
+		models := []any{}
 		for _, r := range rows {
 			models = append(models, modelInfo(book, r, now).Document())
 		}

@@ -2,14 +2,13 @@ package pricebook
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"context"
 
 	"github.com/weirhq/weir/runtime/run"
 )

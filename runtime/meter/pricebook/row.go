@@ -24,8 +24,12 @@ type Rates struct {
 // named gives the rates by the names that files use.
 func (r *Rates) named() []namedRate {
 	return []namedRate{
-		{"input", &r.Input}, {"output", &r.Output}, {"cacheRead", &r.CacheRead},
-		{"cacheWriteShort", &r.CacheWriteShort}, {"cacheWriteLong", &r.CacheWriteLong}, {"reasoning", &r.Reasoning},
+		{"input", &r.Input},
+		{"output", &r.Output},
+		{"cacheRead", &r.CacheRead},
+		{"cacheWriteShort", &r.CacheWriteShort},
+		{"cacheWriteLong", &r.CacheWriteLong},
+		{"reasoning", &r.Reasoning},
 	}
 }
 

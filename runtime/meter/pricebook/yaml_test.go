@@ -30,8 +30,10 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		want []string // of each fault, in order
 	}{
 		"UnknownSection": {"modells: []\n", []string{`p.yaml:1:1: a price file has no field "modells"; its fields are compute, models, providers`}},
-		"UnknownField": {"models:\n  - provider: p\n    model: m\n    price: 3\n    rates: {input: 1, output: 2, cached: 3}\n",
-			[]string{`p.yaml:4:5: a model has no field "price"; its fields are aliases, date, from`, `p.yaml:5:34: rates has no field "cached"; its fields are cacheRead`}},
+		"UnknownField": {
+			"models:\n  - provider: p\n    model: m\n    price: 3\n    rates: {input: 1, output: 2, cached: 3}\n",
+			[]string{`p.yaml:4:5: a model has no field "price"; its fields are aliases, date, from`, `p.yaml:5:34: rates has no field "cached"; its fields are cacheRead`},
+		},
 		"Negative":     {"models: [{provider: p, model: m, rates: {input: -1, output: 2}}]", []string{`p.yaml:1:49: input "-1": a price is not negative`}},
 		"NoNumber":     {"models: [{provider: p, model: m, rates: {input: $1, output: 1e3}}]", []string{`input "$1": it is not a decimal number such as 0.075`, `output "1e3"`}},
 		"TooFine":      {"models: [{provider: p, model: m, rates: {input: 0.0000001, output: 2}}]", []string{"more than 6 decimal places"}},
@@ -56,12 +58,16 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"Huge":         {strings.Repeat("#", 4<<20+1), []string{"p.yaml: the file is larger than 4 MiB"}},
 		"Twice":        {"models: []\nmodels: []\n", []string{"p.yaml:2:1: "}},
 		"Anchor":       {"models:\n  - &a {provider: p, model: m, " + rates + "}\n  - *a\n", []string{"anchors, aliases and << are not read here", "anchors, aliases and <<"}},
-		"Overlap": {"models:\n  - {provider: p, model: m, to: 2026-09-22, " + rates + "}\n  - {provider: p, model: m, from: 2026-09-22, " + rates + "}\n",
-			[]string{"p.yaml:3:6: p/m has a price for the same time in line 2; end one with to"}},
+		"Overlap": {
+			"models:\n  - {provider: p, model: m, to: 2026-09-22, " + rates + "}\n  - {provider: p, model: m, from: 2026-09-22, " + rates + "}\n",
+			[]string{"p.yaml:3:6: p/m has a price for the same time in line 2; end one with to"},
+		},
 		"OverlapOpen":    {"models:\n  - {provider: p, model: m, from: 2026-09-22, " + rates + "}\n  - {provider: p, model: m, " + rates + "}\n", []string{"p.yaml:2:6: p/m has a price for the same time in line 3"}},
 		"OverlapCompute": {"compute:\n  - {backend: b, usdPerHour: 1}\n  - {backend: b, usdPerHour: 2}\n", []string{"p.yaml:3:6: compute/b has a price for the same time in line 2"}},
-		"AliasTwice": {"models:\n  - {provider: p, model: m, aliases: [a], " + rates + "}\n  - {provider: p, model: n, aliases: [{name: a, from: 2026-09-22}], " + rates + "}\n",
-			[]string{`p.yaml:3:40: the alias "a" means p/m at the same time (line 2); give both from and to`}},
+		"AliasTwice": {
+			"models:\n  - {provider: p, model: m, aliases: [a], " + rates + "}\n  - {provider: p, model: n, aliases: [{name: a, from: 2026-09-22}], " + rates + "}\n",
+			[]string{`p.yaml:3:40: the alias "a" means p/m at the same time (line 2); give both from and to`},
+		},
 		"AliasIsModel":   {"models:\n  - {provider: p, model: m, aliases: [n], " + rates + "}\n  - {provider: p, model: n, " + rates + "}\n", []string{`the alias "n" is the id of a model, too`}},
 		"AliasNoName":    {"models: [{provider: p, model: m, aliases: [{from: 2026-09-22}], " + rates + "}]", []string{"an alias of p/m has no name"}},
 		"LongDown":       {"models: [{provider: p, model: m, " + rates + ", long: [{above: 5, " + rates + "}, {above: 5, " + rates + "}]}]", []string{"the steps of long go up, but 5 follows 5"}},
