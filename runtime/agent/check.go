@@ -41,9 +41,14 @@ func (f *file) check() {
 			f.add(at, "hook %d has no command", i+1)
 		}
 	}
+	if d.Service != nil && d.Driver != DriverService {
+		f.add("$.service", "service belongs to driver %s", DriverService)
+	}
 	switch d.Driver {
 	case "":
-		f.add("", "driver is missing; it is %s or %s", DriverScript, DriverReplay)
+		f.add("", "driver is missing; it is %s, %s or %s", DriverScript, DriverReplay, DriverService)
+	case DriverService:
+		f.checkService()
 	case DriverScript:
 		if len(d.Command) > 0 && d.Code != "" {
 			f.add("$.command", "command and code are both set; set one of them")
@@ -62,7 +67,7 @@ func (f *file) check() {
 			f.checkTurn(i, t)
 		}
 	default:
-		f.add("$.driver", "unknown driver %q; it is %s or %s", clip(d.Driver), DriverScript, DriverReplay)
+		f.add("$.driver", "unknown driver %q; it is %s, %s or %s", clip(d.Driver), DriverScript, DriverReplay, DriverService)
 	}
 }
 

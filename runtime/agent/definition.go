@@ -10,7 +10,7 @@ type Definition struct {
 	Name     string             `yaml:"name" json:"name"`
 	Team     string             `yaml:"team" json:"team,omitempty"`
 	Role     string             `yaml:"role" json:"role,omitempty"`
-	Driver   string             `yaml:"driver" json:"driver"` // script or replay
+	Driver   string             `yaml:"driver" json:"driver"` // script, replay or service
 	Provider string             `yaml:"provider" json:"provider,omitempty"`
 	Model    string             `yaml:"model" json:"model,omitempty"`
 	Stage    *string            `yaml:"stage" json:"stage,omitempty"` // absent: the agent's name
@@ -21,6 +21,8 @@ type Definition struct {
 	Timeout  float64            `yaml:"timeoutSeconds" json:"timeoutSeconds,omitempty"` // of the run
 	Hooks    []Hook             `yaml:"hooks" json:"hooks,omitempty"`
 	Turns    []Turn             `yaml:"turns" json:"turns,omitempty"` // driver replay
+
+	Service *Service `yaml:"service" json:"service,omitempty"` // driver service
 
 	// Files are copied into a new session's workspace before the first run:
 	// relative path to content.

@@ -141,10 +141,10 @@ const (
 // tier gives a service tier the name that price rows have for it.
 func tier(s string) string {
 	switch s {
-	case "batch", "flex", "priority", "fast":
-		return s
+	case "standard", "default", "auto":
+		return ""
 	}
-	return "" // standard, default, auto, scale
+	return s // also one that no price row knows: what it costs is not the standard price
 }
 
 // answer is a response of a provider, or an object with its model and usage.
