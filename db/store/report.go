@@ -12,7 +12,7 @@ import (
 
 // sumsOfSums adds up rows that are sums themselves: runs or rollups. Zero beside
 // something without a price says nothing, so it is no cost.
-const sumsOfSums = "CAST(coalesce(sum(input_tokens), 0) AS BIGINT) AS input_tokens, CAST(coalesce(sum(cache_read_tokens), 0) AS BIGINT) AS cache_read_tokens," +
+var sumsOfSums = "CAST(coalesce(sum(input_tokens), 0) AS BIGINT) AS input_tokens, CAST(coalesce(sum(cache_read_tokens), 0) AS BIGINT) AS cache_read_tokens," +
 	" CAST(coalesce(sum(cache_write_short_tokens), 0) AS BIGINT) AS cache_write_short_tokens, CAST(coalesce(sum(cache_write_long_tokens), 0) AS BIGINT) AS cache_write_long_tokens," +
 	" CAST(coalesce(sum(output_tokens), 0) AS BIGINT) AS output_tokens, CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT) AS reasoning_tokens," +
 	" CAST(coalesce(sum(compute_us), 0) AS BIGINT) AS compute_us," +
@@ -119,7 +119,10 @@ func (s *Store) RecordPage(ctx context.Context, q run.RecordQuery) ([]run.UsageR
 	}
 	out := make([]run.UsageRecord, len(rows))
 	for i := range rows {
-		out[i] = rows[i].record()
+		var err error
+		if out[i], err = rows[i].record(); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

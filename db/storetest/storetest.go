@@ -45,6 +45,8 @@ type Listener interface {
 // Subject is a store under test, on a fresh database.
 type Subject struct {
 	Store Store
+	// Book is the store's price book.
+	Book *Book
 	// Listen adds a listener.
 	Listen func(Listener)
 	// Reopen closes the store and opens the same database again.
@@ -77,7 +79,6 @@ func Run(t *testing.T, open Factory) {
 		{"Sessions", testSessions},
 		{"SessionPages", testSessionPages},
 		{"SessionFilters", testSessionFilters},
-		{"SearchAfterUpgrade", testSearchAfterUpgrade},
 		{"Append", testAppend},
 		{"AppendRefused", testAppendRefused},
 		{"Payloads", testPayloads},

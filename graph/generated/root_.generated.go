@@ -579,19 +579,26 @@ type ComplexityRoot struct {
 	}
 
 	UsageRecorded struct {
-		Agent      func(childComplexity int) int
-		At         func(childComplexity int) int
-		Backend    func(childComplexity int) int
-		IsError    func(childComplexity int) int
-		Model      func(childComplexity int) int
-		Provider   func(childComplexity int) int
-		RequestKey func(childComplexity int) int
-		RunID      func(childComplexity int) int
-		Seq        func(childComplexity int) int
-		SessionID  func(childComplexity int) int
-		Stage      func(childComplexity int) int
-		Type       func(childComplexity int) int
-		Usage      func(childComplexity int) int
+		Agent           func(childComplexity int) int
+		At              func(childComplexity int) int
+		Backend         func(childComplexity int) int
+		ComputedNanoUsd func(childComplexity int) int
+		Gpu             func(childComplexity int) int
+		IsError         func(childComplexity int) int
+		Model           func(childComplexity int) int
+		PriceID         func(childComplexity int) int
+		Provider        func(childComplexity int) int
+		RequestKey      func(childComplexity int) int
+		RunID           func(childComplexity int) int
+		Seq             func(childComplexity int) int
+		SessionID       func(childComplexity int) int
+		Stage           func(childComplexity int) int
+		Superseded      func(childComplexity int) int
+		Tier            func(childComplexity int) int
+		ToolCalls       func(childComplexity int) int
+		Type            func(childComplexity int) int
+		Usage           func(childComplexity int) int
+		UsageStream     func(childComplexity int) int
 	}
 
 	Warning struct {
@@ -3184,6 +3191,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Backend(childComplexity), true
+	case "UsageRecorded.computedNanoUsd":
+		if e.ComplexityRoot.UsageRecorded.ComputedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ComputedNanoUsd(childComplexity), true
+	case "UsageRecorded.gpu":
+		if e.ComplexityRoot.UsageRecorded.Gpu == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Gpu(childComplexity), true
 	case "UsageRecorded.isError":
 		if e.ComplexityRoot.UsageRecorded.IsError == nil {
 			break
@@ -3196,6 +3215,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Model(childComplexity), true
+	case "UsageRecorded.priceId":
+		if e.ComplexityRoot.UsageRecorded.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.PriceID(childComplexity), true
 	case "UsageRecorded.provider":
 		if e.ComplexityRoot.UsageRecorded.Provider == nil {
 			break
@@ -3232,6 +3257,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Stage(childComplexity), true
+	case "UsageRecorded.superseded":
+		if e.ComplexityRoot.UsageRecorded.Superseded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Superseded(childComplexity), true
+	case "UsageRecorded.tier":
+		if e.ComplexityRoot.UsageRecorded.Tier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Tier(childComplexity), true
+	case "UsageRecorded.toolCalls":
+		if e.ComplexityRoot.UsageRecorded.ToolCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ToolCalls(childComplexity), true
 	case "UsageRecorded.type":
 		if e.ComplexityRoot.UsageRecorded.Type == nil {
 			break
@@ -3244,6 +3287,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Usage(childComplexity), true
+	case "UsageRecorded.usageStream":
+		if e.ComplexityRoot.UsageRecorded.UsageStream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.UsageStream(childComplexity), true
 
 	case "Warning.agent":
 		if e.ComplexityRoot.Warning.Agent == nil {
@@ -3634,6 +3683,7 @@ type MediaLogged implements Event {
   data: JSON!
 }
 
+"A usage record was written or changed: what it says by now, under its requestKey."
 type UsageRecorded implements Event {
   seq: Long!
   at: Time!
@@ -3645,9 +3695,23 @@ type UsageRecorded implements Event {
   requestKey: String!
   provider: String
   model: String
+  "The service tier, such as batch; null is the standard one."
+  tier: String
+  "The source that tells of the same calls more than once."
+  usageStream: String
   backend: String
+  gpu: String
   isError: Boolean!
+  "What counts; a computed cost beside a reported one is computedNanoUsd."
   usage: Usage!
+  "Calls that the provider bills by number, by name."
+  toolCalls: JSON
+  "What the price row says, in 1e-9 USD; null when there is none."
+  computedNanoUsd: Long
+  "The price row that computedNanoUsd comes from."
+  priceId: String
+  "A better source has taken its place; it counts in no sum."
+  superseded: Boolean!
 }
 
 type QuestionAsked implements Event {
@@ -4106,7 +4170,7 @@ type Usage {
   output: Long!
   reasoning: Long!
   computeSeconds: Float!
-  "The sum of what is priced; null when nothing is."
+  "The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced."
   costUsd: Float
   "The same in 1e-9 USD, exact."
   costNanoUsd: Long

@@ -695,7 +695,7 @@ type Usage struct {
 	Output          int64   `json:"output"`
 	Reasoning       int64   `json:"reasoning"`
 	ComputeSeconds  float64 `json:"computeSeconds"`
-	// The sum of what is priced; null when nothing is.
+	// The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced.
 	CostUsd *float64 `json:"costUsd,omitempty"`
 	// The same in 1e-9 USD, exact.
 	CostNanoUsd *int64      `json:"costNanoUsd,omitempty"`
@@ -705,6 +705,7 @@ type Usage struct {
 	Unpriced int `json:"unpriced"`
 }
 
+// A usage record was written or changed: what it says by now, under its requestKey.
 type UsageRecorded struct {
 	Seq        int64     `json:"seq"`
 	At         time.Time `json:"at"`
@@ -716,9 +717,23 @@ type UsageRecorded struct {
 	RequestKey string    `json:"requestKey"`
 	Provider   *string   `json:"provider,omitempty"`
 	Model      *string   `json:"model,omitempty"`
-	Backend    *string   `json:"backend,omitempty"`
-	IsError    bool      `json:"isError"`
-	Usage      *Usage    `json:"usage"`
+	// The service tier, such as batch; null is the standard one.
+	Tier *string `json:"tier,omitempty"`
+	// The source that tells of the same calls more than once.
+	UsageStream *string `json:"usageStream,omitempty"`
+	Backend     *string `json:"backend,omitempty"`
+	Gpu         *string `json:"gpu,omitempty"`
+	IsError     bool    `json:"isError"`
+	// What counts; a computed cost beside a reported one is computedNanoUsd.
+	Usage *Usage `json:"usage"`
+	// Calls that the provider bills by number, by name.
+	ToolCalls scalar.JSON `json:"toolCalls,omitempty"`
+	// What the price row says, in 1e-9 USD; null when there is none.
+	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
+	// The price row that computedNanoUsd comes from.
+	PriceID *string `json:"priceId,omitempty"`
+	// A better source has taken its place; it counts in no sum.
+	Superseded bool `json:"superseded"`
 }
 
 func (UsageRecorded) IsEvent() {}
