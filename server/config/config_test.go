@@ -57,6 +57,8 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		"python is a text":   {func(s *config.Serve) { s.Python = short }, "", []string{short, "not a program"}},
 		"python elsewhere":   {func(s *config.Serve) { s.Python = "/proc/self/exe" }, "", []string{"/proc/self/exe", "/usr"}},
 		"no concurrency":     {func(s *config.Serve) { s.Concurrency = 0 }, "", []string{"--concurrency 0"}},
+		"quick snapshots":    {func(s *config.Serve) { s.SnapshotInterval = time.Millisecond }, "", []string{"--snapshot-interval 1ms", "1s and 24h"}},
+		"rare rollups":       {func(s *config.Serve) { s.RollupInterval = 25 * time.Hour }, "", []string{"--rollup-interval 25h0m0s", "1s and 24h"}},
 		"negative wait":      {func(s *config.Serve) { s.StopTimeout = -1 }, "", []string{"--stop-timeout -1ns"}},
 		"no memory":          {func(s *config.Serve) { s.Sandbox.MaxMemoryMiB = -5 }, "", []string{"--sandbox-max-memory-mib -5"}},
 		"not a number":       {func(s *config.Serve) { s.Sandbox.MaxCPUs = math.NaN() }, "", []string{"--sandbox-max-cpus NaN"}},
