@@ -55,13 +55,12 @@ func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, e
 		return nil, err
 	}
 	row := rowOfUsage(*u)
-	var stored []usageRow
-	if err := t.models("reading a usage record", t.conn.NewSelect().Model(&stored).Where("run_id = ?", row.Run).Where("request_key = ?", row.Key)); err != nil {
+	old, err := t.usageRow(row.Run, row.Key)
+	if err != nil {
 		return nil, err
 	}
-	var old *usageRow
-	if len(stored) > 0 {
-		if old = &stored[0]; row.Rank < old.Rank {
+	if old != nil {
+		if row.Rank < old.Rank {
 			return nil, nil
 		}
 		if row.Stream == "" {

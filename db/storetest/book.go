@@ -13,8 +13,13 @@ import (
 // Book is a price book with one rate per model or backend: nano-USD for each
 // token, call or microsecond.
 type Book struct {
+	// First is added to the number of each row: the rows of two books on one
+	// database need other ids.
+	First int
+
 	mu   sync.Mutex
 	rows map[string]row
+	all  map[string]int64 // the rate of each row that there ever was
 	n    int
 }
 
@@ -28,10 +33,11 @@ func (b *Book) Set(name string, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rows == nil {
-		b.rows = map[string]row{}
+		b.rows, b.all = map[string]row{}, map[string]int64{}
 	}
 	b.n++
-	b.rows[name] = row{ID: fmt.Sprintf("%s#%d", name, b.n), Rate: rate}
+	r := row{ID: fmt.Sprintf("%s#%d", name, b.First+b.n), Rate: rate}
+	b.rows[name], b.all[r.ID] = r, rate
 }
 
 // Price implements run.Pricer.
@@ -63,4 +69,18 @@ func (b *Book) Price(u run.UsageRecord, pinned *run.Price) (run.Pricing, error) 
 	body, err := json.Marshal(r)
 	nano := int64(lo)
 	return run.Pricing{Price: &run.Price{ID: r.ID, Body: body}, NanoUSD: &nano}, err
+}
+
+// Rate gives the rate of a row, also of one that was replaced.
+func (b *Book) Rate(id string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all[id]
+}
+
+// Drop makes the book know a name no more.
+func (b *Book) Drop(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.rows, name)
 }

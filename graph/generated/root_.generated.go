@@ -335,6 +335,7 @@ type ComplexityRoot struct {
 		AnswerQuestion func(childComplexity int, input model.AnswerQuestionInput) int
 		CreateSession  func(childComplexity int, input *model.CreateSessionInput) int
 		DeleteSession  func(childComplexity int, id string) int
+		RepriceUsage   func(childComplexity int, input model.RepriceUsageInput) int
 		SendMessage    func(childComplexity int, input model.SendMessageInput) int
 		StartRun       func(childComplexity int, input model.StartRunInput) int
 	}
@@ -624,6 +625,22 @@ type ComplexityRoot struct {
 		Type            func(childComplexity int) int
 		Usage           func(childComplexity int) int
 		UsageStream     func(childComplexity int) int
+	}
+
+	UsageRepricing struct {
+		Applied func(childComplexity int) int
+		Lines   func(childComplexity int) int
+	}
+
+	UsageRepricingLine struct {
+		Changed     func(childComplexity int) int
+		Day         func(childComplexity int) int
+		Model       func(childComplexity int) int
+		NewNanoUsd  func(childComplexity int) int
+		NewUnpriced func(childComplexity int) int
+		OldNanoUsd  func(childComplexity int) int
+		OldUnpriced func(childComplexity int) int
+		Records     func(childComplexity int) int
 	}
 
 	UsageRollup struct {
@@ -2046,6 +2063,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteSession(childComplexity, args["id"].(string)), true
+	case "Mutation.repriceUsage":
+		if e.ComplexityRoot.Mutation.RepriceUsage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_repriceUsage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RepriceUsage(childComplexity, args["input"].(model.RepriceUsageInput)), true
 	case "Mutation.sendMessage":
 		if e.ComplexityRoot.Mutation.SendMessage == nil {
 			break
@@ -3483,6 +3511,68 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UsageRecorded.UsageStream(childComplexity), true
 
+	case "UsageRepricing.applied":
+		if e.ComplexityRoot.UsageRepricing.Applied == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Applied(childComplexity), true
+	case "UsageRepricing.lines":
+		if e.ComplexityRoot.UsageRepricing.Lines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Lines(childComplexity), true
+
+	case "UsageRepricingLine.changed":
+		if e.ComplexityRoot.UsageRepricingLine.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Changed(childComplexity), true
+	case "UsageRepricingLine.day":
+		if e.ComplexityRoot.UsageRepricingLine.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Day(childComplexity), true
+	case "UsageRepricingLine.model":
+		if e.ComplexityRoot.UsageRepricingLine.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Model(childComplexity), true
+	case "UsageRepricingLine.newNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.NewNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewNanoUsd(childComplexity), true
+	case "UsageRepricingLine.newUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.NewUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewUnpriced(childComplexity), true
+	case "UsageRepricingLine.oldNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.OldNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldNanoUsd(childComplexity), true
+	case "UsageRepricingLine.oldUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.OldUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldUnpriced(childComplexity), true
+	case "UsageRepricingLine.records":
+		if e.ComplexityRoot.UsageRepricingLine.Records == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Records(childComplexity), true
+
 	case "UsageRollup.agent":
 		if e.ComplexityRoot.UsageRollup.Agent == nil {
 			break
@@ -3625,6 +3715,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			graphql.NewInputUnmarshaler("AnswerQuestionInput", ec.unmarshalInputAnswerQuestionInput),
 			graphql.NewInputUnmarshaler("CreateSessionInput", ec.unmarshalInputCreateSessionInput),
 			graphql.NewInputUnmarshaler("EnvVar", ec.unmarshalInputEnvVar),
+			graphql.NewInputUnmarshaler("RepriceUsageInput", ec.unmarshalInputRepriceUsageInput),
 			graphql.NewInputUnmarshaler("RunFilter", ec.unmarshalInputRunFilter),
 			graphql.NewInputUnmarshaler("SandboxInput", ec.unmarshalInputSandboxInput),
 			graphql.NewInputUnmarshaler("SendMessageInput", ec.unmarshalInputSendMessageInput),
@@ -4216,6 +4307,48 @@ type Mutation {
   answerQuestion(input: AnswerQuestionInput!): Question!
   "Deletes a session's log and files; its runs and their usage records stay. BUSY while a run is open."
   deleteSession(id: ID!): ID!
+  """
+  Prices usage records again by the price book of now, each at the time of its
+  request. Without ` + "`" + `apply` + "`" + ` it only says what would change. What an agent stated
+  that it cost stays booked.
+  """
+  repriceUsage(input: RepriceUsageInput!): UsageRepricing!
+}
+
+"Chooses usage records; a field that is absent chooses all."
+input RepriceUsageInput {
+  "Requests from this moment on."
+  from: Time
+  "Requests before this moment."
+  to: Time
+  model: String
+  provider: String
+  onlyUnpriced: Boolean = false
+  "false: only say what would change."
+  apply: Boolean = false
+  "Who asks, for the audit: the API knows tokens, not people."
+  by: String
+}
+
+type UsageRepricing {
+  applied: Boolean!
+  "By day and model; an execution is counted under its backend."
+  lines: [UsageRepricingLine!]!
+}
+
+type UsageRepricingLine {
+  "The UTC day of the requests."
+  day: Time!
+  model: String!
+  records: Long!
+  "Records whose booked or computed cost becomes another."
+  changed: Long!
+  "What is booked for them, in 1e-9 USD; null when none has a price."
+  oldNanoUsd: Long
+  newNanoUsd: Long
+  "Records without a price."
+  oldUnpriced: Long!
+  newUnpriced: Long!
 }
 
 type Subscription {
@@ -5205,6 +5338,38 @@ func (ec *executionContext) childFields_UsageRecord(ctx context.Context, field g
 		return ec.fieldContext_UsageRecord_superseded(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UsageRecord", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricing(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applied":
+		return ec.fieldContext_UsageRepricing_applied(ctx, field)
+	case "lines":
+		return ec.fieldContext_UsageRepricing_lines(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricing", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricingLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "day":
+		return ec.fieldContext_UsageRepricingLine_day(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRepricingLine_model(ctx, field)
+	case "records":
+		return ec.fieldContext_UsageRepricingLine_records(ctx, field)
+	case "changed":
+		return ec.fieldContext_UsageRepricingLine_changed(ctx, field)
+	case "oldNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_oldNanoUsd(ctx, field)
+	case "newNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_newNanoUsd(ctx, field)
+	case "oldUnpriced":
+		return ec.fieldContext_UsageRepricingLine_oldUnpriced(ctx, field)
+	case "newUnpriced":
+		return ec.fieldContext_UsageRepricingLine_newUnpriced(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricingLine", field.Name)
 }
 
 func (ec *executionContext) childFields_UsageRollup(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -448,6 +448,21 @@ type ReportReady struct {
 
 func (ReportReady) IsEvent() {}
 
+// Chooses usage records; a field that is absent chooses all.
+type RepriceUsageInput struct {
+	// Requests from this moment on.
+	From *time.Time `json:"from,omitempty"`
+	// Requests before this moment.
+	To           *time.Time `json:"to,omitempty"`
+	Model        *string    `json:"model,omitempty"`
+	Provider     *string    `json:"provider,omitempty"`
+	OnlyUnpriced *bool      `json:"onlyUnpriced,omitempty"`
+	// false: only say what would change.
+	Apply *bool `json:"apply,omitempty"`
+	// Who asks, for the audit: the API knows tokens, not people.
+	By *string `json:"by,omitempty"`
+}
+
 type Run struct {
 	ID    string  `json:"id"`
 	Agent string  `json:"agent"`
@@ -775,6 +790,27 @@ type UsageRecorded struct {
 }
 
 func (UsageRecorded) IsEvent() {}
+
+type UsageRepricing struct {
+	Applied bool `json:"applied"`
+	// By day and model; an execution is counted under its backend.
+	Lines []*UsageRepricingLine `json:"lines"`
+}
+
+type UsageRepricingLine struct {
+	// The UTC day of the requests.
+	Day     time.Time `json:"day"`
+	Model   string    `json:"model"`
+	Records int64     `json:"records"`
+	// Records whose booked or computed cost becomes another.
+	Changed int64 `json:"changed"`
+	// What is booked for them, in 1e-9 USD; null when none has a price.
+	OldNanoUsd *int64 `json:"oldNanoUsd,omitempty"`
+	NewNanoUsd *int64 `json:"newNanoUsd,omitempty"`
+	// Records without a price.
+	OldUnpriced int64 `json:"oldUnpriced"`
+	NewUnpriced int64 `json:"newUnpriced"`
+}
 
 // A sum over closed runs. What it is not grouped by is null; an empty text stands
 // for no value, such as the model of an execution.

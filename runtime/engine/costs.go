@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +9,11 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 )
+
+// Reprice prices usage records again and gives what changed, or would.
+func (e *Engine) Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error) {
+	return e.store.Reprice(ctx, r)
+}
 
 // Costs of one record that lie closer together are not worth a word: 1e-6 USD.
 const smallNanoUSD = 1000

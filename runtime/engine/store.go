@@ -31,6 +31,8 @@ type Store interface {
 	// DeleteSession removes a session's events, points and content, keeps its run
 	// rows and usage records, and is Busy while a run is open.
 	DeleteSession(ctx context.Context, id run.SessionID) error
+	// Reprice prices usage records again, in several transactions.
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 
 	// DueSnapshots gives what the snapshots of a replica's live runs would hold at
 	// a moment, without runs that have used nothing or nothing new.
