@@ -17,6 +17,9 @@ CREATE INDEX usage_records_model ON usage_records (model, at_us);
 CREATE INDEX usage_records_price ON usage_records (price_id) WHERE price_id <> '';
 CREATE INDEX usage_records_stream ON usage_records (run_id, stream, source_rank) WHERE stream <> '';
 
+-- The sweep takes marks key by key: pricing again may set one for each run.
+CREATE INDEX rollup_dirty_key ON rollup_dirty (day, agent, team);
+
 -- Zero beside something unpriced says nothing.
 UPDATE runs SET cost_nano_usd = NULL WHERE cost_nano_usd = 0 AND unpriced > 0;
 UPDATE usage_snapshots SET cost_nano_usd = NULL WHERE cost_nano_usd = 0 AND unpriced > 0;
