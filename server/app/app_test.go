@@ -156,6 +156,22 @@ func query(t *testing.T, url, text string, data any) {
 	}
 }
 
+// Where a sandbox works nothing else stands in for a Python that it cannot show.
+func TestServeRefusesAPythonOutsideOfTheSandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed(t)
+	for name, flags := range map[string][]string{"": nil, "plain processes are allowed": {"--allow-unsandboxed"}} {
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data", dataFolder(t), "--python", "/proc/self/exe"}, flags...)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it would serve for ever
+		var out text
+		err := Run(ctx, args, none, &out, &out)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "--python /proc/self/exe") || !strings.Contains(err.Error(), "sees only /usr") {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+	}
+}
+
 func TestServeRunsACommand(t *testing.T) {
 	t.Parallel()
 	url := start(t, "serve", "--listen", "127.0.0.1:0", "--data", dataFolder(t), "--allow-unsandboxed")

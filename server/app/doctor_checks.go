@@ -191,6 +191,9 @@ func limits(st sandbox.Status) []finding {
 // python runs the interpreter in the sandbox.
 func (d *doctorCommand) python(ctx context.Context, b sandbox.Backend) finding {
 	f := finding{Check: "python3", Verdict: warning, Meaning: "runs with code fail; runs with a command work"}
+	if err := d.SandboxPython(); err != nil {
+		return finding{Check: "python3", Verdict: problem, What: err.Error(), Meaning: "weir serve does not start", Remedy: "leave --python out, or name one below /usr"}
+	}
 	dir, err := os.MkdirTemp(d.Data, "weir-doctor-")
 	if err != nil {
 		f.What, f.Remedy = fmt.Sprintf("not tried: %v", cause(err)), "mend the data folder first"

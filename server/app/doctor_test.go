@@ -94,6 +94,8 @@ func TestDoctorFindsEachFault(t *testing.T) {
 		"PostgreSQL":       {[]string{"--db", pgtest.Database(t)}, "database", fine, "PostgreSQL 1", ""},
 		"port in use":      {[]string{"--listen", taken.Addr().String()}, "port", problem, "in use", "another address"},
 		"a broken agent":   {[]string{"--agents", agents}, "agents", warning, "bad.yaml", "mend that file"},
+		"another Python":   {[]string{"--python", "/proc/self/exe"}, "settings", problem, "sees only /usr", ""},
+		"not shown to it":  {[]string{"--allow-unsandboxed", "--python", "/proc/self/exe"}, "python3", problem, "sees only /usr", "below /usr"},
 		"a wrong setting":  {[]string{"--listen", "0.0.0.0:80"}, "settings", problem, "0.0.0.0:80", "WEIR_TOKEN"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,6 +41,7 @@ func (r *runCommand) Run(c *call, i *cli.IO) error {
 		}
 		return r.RunCommand.Run(c.ctx, i)
 	}
+	i.Raw = r.Raw
 	if r.Detach {
 		return cli.UsageError(errors.New("--detach needs a server that goes on with the run: start one with weir serve, and name it with --server"))
 	}

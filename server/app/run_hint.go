@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/weirhq/weir/server/around"
 	"github.com/weirhq/weir/server/cli"
 )
 
@@ -13,7 +14,7 @@ import (
 func (e *embedded) hint(r *cli.Run) string {
 	_, missing, noModule := strings.Cut(r.Error, "ModuleNotFoundError: No module named ")
 	switch {
-	case noModule:
+	case noModule && len(e.input.Command) > 0:
 		module, _, _ := strings.Cut(missing, "\n")
 		return e.missingModule(module)
 	case strings.Contains(r.Error, "command not found: ") && len(e.input.Command) > 0:
@@ -22,19 +23,49 @@ func (e *embedded) hint(r *cli.Run) string {
 	return ""
 }
 
-// missingModule is for a program that did not find its packages.
+// missingModule is for a program that did not find its packages: it says where
+// this run looked for them.
 func (e *embedded) missingModule(module string) string {
+	folder := e.input.Place.Folder
+	if program := e.input.Command[0]; strings.ContainsRune(program, filepath.Separator) {
+		if dir := around.OwnEnvironment(folder, program); dir != "" {
+			return "the environment " + dir + ", which " + program + " belongs to, has no module " + module + "; install it there"
+		}
+		if strings.HasPrefix(filepath.Base(program), "python") {
+			return program + " is no environment's Python, and has no module " + module + "; say python3 for that of the active environment, or the path of one in an environment"
+		}
+	}
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if active := e.getenv(name); active != "" {
-			return "the active environment " + active + " has no module " + module + "; install it there"
+		for _, v := range e.input.Env {
+			if v.Name == name {
+				return "the active environment " + v.Value + " has no module " + module + "; install it there"
+			}
 		}
 	}
-	for _, name := range []string{".venv", "venv", "env"} {
-		if _, err := os.Stat(filepath.Join(e.input.Place.Folder, name, "pyvenv.cfg")); err == nil {
-			return "no environment is active, but there is one here: source " + name + "/bin/activate, and run it again"
+	if dir := environmentNear(folder, e.getenv("HOME")); dir != "" {
+		return "no environment is active, but there is one here: source " + cli.ShellWords([]string{dir + "/bin/activate"}) + ", and run it again"
+	}
+	return "the python3 of this run has no module " + module + ", no environment is active, and there is no .venv, venv or env in or above " + folder +
+		": activate the environment that has it (source DIR/bin/activate, conda activate NAME), or make one (python3 -m venv .venv), and run it again"
+}
+
+// environmentNear looks for an environment of Python in a folder and those above
+// it, up to the user's home; "" where there is none. It is relative to the folder.
+func environmentNear(folder, home string) string {
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		for _, name := range []string{".venv", "venv", "env"} {
+			at := filepath.Join(dir, name)
+			if _, err := os.Stat(filepath.Join(at, "pyvenv.cfg")); err != nil {
+				continue
+			}
+			if rel, err := filepath.Rel(folder, at); err == nil {
+				return rel
+			}
+		}
+		if dir == filepath.Dir(dir) || around.Holds(dir, home) {
+			return ""
 		}
 	}
-	return "the python3 of this run has no module " + module + "; activate the environment that has it (source .venv/bin/activate, conda activate NAME) and run it again"
 }
 
 // missingProgram is for one that this user has and the sandbox does not show.

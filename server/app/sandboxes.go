@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/weirhq/weir/runtime/sandbox"
 	"github.com/weirhq/weir/runtime/sandbox/local"
@@ -69,6 +70,11 @@ func (s *sandboxes) usePlain(ctx context.Context, lo local.Options, why string) 
 	status.Reason += "; " + why
 	s.unsandboxed = why
 	s.use(plain, status)
+}
+
+// work tells whether commands run in sandboxes.
+func (s *sandboxes) work() bool {
+	return s.unsandboxed == "" && slices.ContainsFunc(s.found, func(st sandbox.Status) bool { return st.Available })
 }
 
 func (s *sandboxes) close() error {

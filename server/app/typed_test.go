@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/server/cli"
 )
 
 // A typed command has what this user has, unless its flags say less.
@@ -99,4 +101,30 @@ func TestRefusedPlaces(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", folder, err, want)
 		}
 	}
+}
+
+// A mistyped flag of weir run is no program, and each flag is one that can be meant.
+func TestMistypedFlags(t *testing.T) {
+	t.Parallel()
+	var line commandLine
+	parser, err := newParser(&line, none, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range parser.Model.Children {
+		if command.Name != "run" {
+			continue
+		}
+		for _, f := range command.Flags {
+			if f.Name == "help" {
+				continue
+			}
+			err := Run(t.Context(), []string{"run", "--" + f.Name + "z", "x.py"}, none, io.Discard, io.Discard)
+			if code, _ := cli.Exit(err); code != cli.CodeUsage || !strings.Contains(err.Error(), "did you mean --"+f.Name[:1]) {
+				t.Errorf("--%sz: %v", f.Name, err)
+			}
+		}
+		return
+	}
+	t.Error("there is no command run")
 }

@@ -60,8 +60,9 @@ var rules = map[string][]string{
 	"server/operation": {},
 	"server/ws":        {"server/operation"},
 	"server/httpapi":   {"runtime/run", "graph", "graph/generated", "graph/model", "server/operation", "server/ws"},
-	// A client knows the API and the domain's names, and nothing of a server.
-	"server/cli": {"runtime/run", "runtime/textfile"},
+	// A client knows the API, the domain's names and how a printed line is read,
+	// and nothing of a server.
+	"server/cli": {"runtime/run", "runtime/metricline", "runtime/textfile"},
 	// Looks at the machine for the command that was typed.
 	"server/around": {"runtime/run"},
 	// The only package that sees all.

@@ -125,6 +125,24 @@ func TestPythonIsFound(t *testing.T) {
 			m.file(".local/share/keys", "secret")
 			m.env["PATH"] = m.home + "/.local/bin:/usr/bin"
 		}, []string{".local/bin", ".local/lib"}, []string{".local/bin"}},
+		"the user's own packages": {func(m *machine) {
+			m.file(".local/lib/python3.11/site-packages/x.py", "")
+			m.file(".local/lib/python3.12/site-packages/x.py", "")
+			m.file(".local/lib/other/x", "secret")
+		}, []string{".local/lib/python3.11/site-packages", ".local/lib/python3.12/site-packages"}, nil},
+		"the user's own packages elsewhere": {func(m *machine) {
+			m.file(".local/lib/python3.11/site-packages/x.py", "")
+			m.file("a [b]*/lib/python3.11/site-packages/x.py", "")
+			m.env["PYTHONUSERBASE"] = m.home + "/a [b]*"
+		}, []string{"a [b]*/lib/python3.11/site-packages"}, nil},
+		"the user's own packages, not wanted": {func(m *machine) {
+			m.file(".local/lib/python3.11/site-packages/x.py", "")
+			m.env["PYTHONNOUSERSITE"] = "1"
+		}, nil, nil},
+		"the user's own packages, and an environment": {func(m *machine) {
+			m.file(".local/lib/python3.11/site-packages/x.py", "")
+			m.env["CONDA_PREFIX"] = m.project
+		}, []string{"project"}, []string{"project/bin"}},
 		"an environment that is gone": {func(m *machine) {
 			m.env["VIRTUAL_ENV"] = m.home + "/gone"
 		}, nil, nil},
@@ -153,6 +171,9 @@ func TestPythonIsFound(t *testing.T) {
 				t.Errorf("notes: %q", found.Notes)
 			}
 			for _, v := range found.Env {
+				if v.Name == "PYTHONUSERBASE" && m.env[v.Name] == "" {
+					m.env[v.Name] = m.home + "/.local"
+				}
 				if m.env[v.Name] != v.Value {
 					t.Errorf("%s is %s, want %s", v.Name, v.Value, m.env[v.Name])
 				}
@@ -161,10 +182,12 @@ func TestPythonIsFound(t *testing.T) {
 	}
 }
 
-// A program of an environment that is not active brings it along.
+// A program of an environment that is not active brings it along, and nothing of
+// the user's own, where such an environment does not look.
 func TestTheProgramsOwnEnvironment(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
+	m.file(".local/lib/python3.11/site-packages/x.py", "")
 	m.file("project/e/pyvenv.cfg", "home = /usr/bin\n")
 	m.link("project/e/bin/python", "/usr/bin/python3")
 	mounts, found := m.find(func(q *around.Request) { q.Program = "e/bin/python" })

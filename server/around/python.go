@@ -14,7 +14,7 @@ const maxLinks = 40
 
 // python brings the Python that the user would get: the active environment, that
 // of the program itself, or the first python3 of PATH where the system's own
-// is another one.
+// is another one, and without an environment the user's own packages.
 func (f *finder) python(q Request) {
 	active := false
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
@@ -32,18 +32,15 @@ func (f *finder) python(q Request) {
 		f.found.Env = append(f.found.Env, run.EnvVar{Name: name, Value: dir})
 		active = true
 	}
-	if strings.ContainsRune(q.Program, filepath.Separator) {
-		program := q.Program
-		if !filepath.IsAbs(program) {
-			program = filepath.Join(f.found.Folder, program)
-		}
-		dir := filepath.Dir(filepath.Dir(program))
-		if _, err := os.Stat(filepath.Join(dir, "pyvenv.cfg")); err == nil {
-			f.environment(dir)
-		}
+	own := OwnEnvironment(f.found.Folder, q.Program)
+	if own != "" {
+		f.environment(own)
 	}
 	if active {
 		return
+	}
+	if own == "" {
+		f.userSite(q)
 	}
 	for _, dir := range filepath.SplitList(q.Getenv("PATH")) {
 		file := filepath.Join(dir, "python3")
@@ -58,6 +55,47 @@ func (f *finder) python(q Request) {
 		return
 	}
 }
+
+// OwnEnvironment is the one of Python that a program belongs to which is named by
+// its path; "" for others.
+func OwnEnvironment(folder, program string) string {
+	if !strings.ContainsRune(program, filepath.Separator) {
+		return ""
+	}
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(folder, program)
+	}
+	dir := filepath.Dir(filepath.Dir(program))
+	if _, err := os.Stat(filepath.Join(dir, "pyvenv.cfg")); err != nil {
+		return ""
+	}
+	return dir
+}
+
+// userSite brings what pip install --user has installed, and tells Python where it
+// is: HOME is another folder in a run. An environment does not look there.
+func (f *finder) userSite(q Request) {
+	if q.Getenv("PYTHONNOUSERSITE") != "" {
+		return
+	}
+	base := q.Getenv("PYTHONUSERBASE")
+	if base == "" && f.home != "" {
+		base = filepath.Join(f.home, ".local")
+	}
+	if !filepath.IsAbs(base) {
+		return
+	}
+	found, _ := filepath.Glob(filepath.Join(quoteGlob.Replace(filepath.Clean(base)), "lib", "python3*", "site-packages")) // the pattern is a good one
+	for _, dir := range found {
+		f.add(dir)
+	}
+	if len(found) > 0 {
+		f.found.Env = append(f.found.Env, run.EnvVar{Name: "PYTHONUSERBASE", Value: filepath.Clean(base)})
+	}
+}
+
+// quoteGlob keeps a folder's name from being a pattern.
+var quoteGlob = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)
 
 // environment brings a folder of Python packages, and the interpreter that it
 // is made for.

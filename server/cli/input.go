@@ -57,6 +57,9 @@ func (f *RunFlags) input(argv []string, getenv func(string) string, program func
 	in := map[string]any{}
 	if len(argv) > 0 && argv[0] == "--" {
 		argv = argv[1:]
+	} else if len(argv) > 0 && strings.HasPrefix(argv[0], "-") {
+		name, _, _ := strings.Cut(argv[0], "=")
+		return nil, usagef("there is no flag %s%s (see weir run --help; a program of that name stands behind --)", name, DidYouMean(name, allFlags()))
 	}
 	if f.GPU == anyGPU && len(argv) > 1 && argv[1] == "--" {
 		return nil, usagef("--gpu takes its type after an equals sign: --gpu=%s", argv[0])

@@ -214,3 +214,48 @@ func TestLocalInput(t *testing.T) {
 		t.Errorf("a type behind a space: %v", err)
 	}
 }
+
+// What looks like a flag of ours and is none is no program, unless a -- says so.
+func TestUnknownFlag(t *testing.T) {
+	t.Parallel()
+	for argv, want := range map[string]string{
+		"--sets lr=3 x.py":    "there is no flag --sets; did you mean --set? (",
+		"--tiemout=3 x.py":    "there is no flag --tiemout; did you mean --timeout? (",
+		"--mounts /d -- ls":   "there is no flag --mounts; did you mean --mount? (",
+		"-e X=1 ls":           "there is no flag -e (see weir run --help",
+		"--nothing-like-that": "there is no flag --nothing-like-that (",
+	} {
+		for name, input := range map[string]func([]string, func(string) string) (map[string]any, error){
+			"here": (&RunFlags{}).LocalInput, "server": (&RunFlags{}).Input,
+		} {
+			in, err := input(strings.Fields(argv), nil)
+			if code, _ := Exit(err); code != CodeUsage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %q: got %v, %v, want %q", name, argv, in, err, want)
+			}
+		}
+	}
+	if in, err := (&RunFlags{}).LocalInput([]string{"--", "--sets", "x"}, nil); err != nil || !slices.Equal(in["command"].([]string), []string{"--sets", "x"}) {
+		t.Errorf("behind a --: %v, %v", in, err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	few, many := []string{"DONE", "IN_WORK"}, slices.Repeat([]string{"DONE"}, fewWords+1)
+	if got, err := words("--status", []string{"done", "in-work"}, few); err != nil || !slices.Equal(got, few) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, c := range []struct {
+		word  string
+		known []string
+		want  string
+	}{
+		{"nope", few, `--status "nope" is not one of DONE, IN_WORK; did you mean DONE?`},
+		{"strange", few, `--status "strange" is not one of DONE, IN_WORK`},
+		{"nope", many, `--status "nope" is not known; did you mean DONE?`},
+	} {
+		if _, err := words("--status", []string{c.word}, c.known); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}

@@ -55,6 +55,7 @@ func newLiveView(plain *PlainView, w io.Writer, size func() (int, int)) *LiveVie
 	err := *plain.Err
 	err.Writer = v.area.stream(1)
 	plain.Err = &err
+	plain.Curves = true
 	if plain.Out.Terminal { // the same one
 		out := *plain.Out
 		out.Writer = v.area.stream(0)
@@ -83,6 +84,7 @@ func (v *LiveView) tick() {
 
 // Close takes the footer away for good.
 func (v *LiveView) Close() {
+	v.with(func() { v.plain.release("") })
 	v.Settle()
 	v.mu.Lock()
 	closed := v.closed

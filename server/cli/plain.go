@@ -17,6 +17,9 @@ type PlainView struct {
 	Quiet bool
 	// KnownIsolation: what it says has been told already.
 	KnownIsolation bool
+	// Fold leaves out of stdout, where a person looks at it, the lines of media:
+	// of each there is a line of ours. Curves: those of metrics as well.
+	Fold, Curves bool
 
 	fail     error              // the first of writing; what follows is not written
 	filters  map[string]*stream // by execution and stream
@@ -30,7 +33,31 @@ func (v *PlainView) Output(e *Event) {
 	if e.Stream == string(run.Stderr) {
 		on = 1
 	}
-	v.write(on, v.filter(e.ExecutionID+e.Stream, on).piece(e.Text))
+	f := v.filter(e.ExecutionID+e.Stream, on)
+	if on == 0 && f.fold == nil && v.Fold && e.Stage != "" && v.Out.Terminal && v.Err.Terminal {
+		f.fold = &fold{curves: v.Curves}
+	}
+	text := e.Text
+	if f.fold != nil {
+		text = f.fold.take(text)
+	}
+	v.write(on, f.piece(text))
+}
+
+// release shows what is held of lines that may never end: of an execution, or
+// with "" of all.
+func (v *PlainView) release(execution string) {
+	for key, f := range v.filters {
+		if f.fold != nil && strings.HasPrefix(key, execution) {
+			v.write(0, f.piece(f.fold.rest()))
+		}
+	}
+}
+
+// Close ends the view.
+func (v *PlainView) Close() {
+	v.release("")
+	v.Settle()
 }
 
 // Points implements View: the lines are in the output already.
@@ -44,6 +71,7 @@ func (v *PlainView) State(e *Event) {
 		}
 		return
 	}
+	v.release("")
 	text := "run " + e.RunID + " ended: " + string(e.Status)
 	if e.ExitReason != "" {
 		text += " " + string(e.ExitReason)
@@ -94,7 +122,7 @@ func (v *PlainView) Other(e *Event) {
 	case run.TypeExecutionFinished:
 		v.finished(e)
 	case run.TypeMediaLogged:
-		v.line(e, fmt.Sprintf("logged %s %s at step %d", strings.ToLower(e.Kind), e.Key, e.Step))
+		v.line(e, fmt.Sprintf("logged %s %s at step %d%s", strings.ToLower(e.Kind), e.Key, e.Step, extent(e.Data)))
 	case run.TypeReportReady:
 		v.line(e, "report: "+e.Path)
 	case run.TypeFilesReady:
@@ -111,6 +139,7 @@ func (v *PlainView) Other(e *Event) {
 }
 
 func (v *PlainView) finished(e *Event) {
+	v.release(e.ExecutionID)
 	switch e.ExitClass {
 	case run.ClassOK, run.ClassError, run.ClassTimeout, run.ClassCancelled, run.ClassInfrastructure: // the run's end or the tool call's says so
 	default:
@@ -198,6 +227,7 @@ func (v *PlainView) Settle() {
 type stream struct {
 	Filter
 	*Screen
+	fold *fold // nil: every line is shown
 }
 
 // piece gives what may be written of the next piece.

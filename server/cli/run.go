@@ -22,6 +22,7 @@ type RunCommand struct {
 	RunFlags   `embed:""`
 
 	Detach bool `help:"Print the run's id and leave it to the server."`
+	Raw    bool `help:"On a terminal, too, show the lines of metrics and media as they were printed."`
 
 	Program []string `arg:"" optional:"" passthrough:"" help:"A Python file, or a command and its arguments."`
 }
@@ -37,6 +38,7 @@ func (r *RunCommand) Run(ctx context.Context, i *IO) error {
 	if err != nil {
 		return err
 	}
+	i.Raw = r.Raw
 	warning, err := r.travels(r.Program)
 	if err != nil {
 		return err

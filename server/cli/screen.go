@@ -172,6 +172,8 @@ type IO struct {
 	NewView func(i *IO) Shown
 	// KnownIsolation: the user has been told that there is no sandbox.
 	KnownIsolation bool
+	// Raw: what programs print is shown as it is, metrics and media included.
+	Raw bool
 
 	mu    sync.Mutex
 	shown *guarded // what a notice must not write into

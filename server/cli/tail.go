@@ -40,6 +40,7 @@ func (t *TailCommand) Run(ctx context.Context, i *IO) error {
 	defer c.Close()
 	q := Query{Session: t.ID, After: t.After, Types: types}
 	view := i.view(t.JSON, t.Raw)
+	defer view.close()
 	take := func(e *Event) error {
 		show(view, e)
 		return view.failed()
@@ -134,16 +135,20 @@ func (t *TailCommand) types() ([]string, error) {
 	return words("--types", t.Types, known)
 }
 
+// fewWords can all be named.
+const fewWords = 12
+
 // words checks words of the API, which may be written small and with hyphens.
 func words(flag string, given, known []string) ([]string, error) {
 	var out []string
 	for _, text := range given {
 		word := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(text), "-", "_"))
 		if !slices.Contains(known, word) {
-			if near := DidYouMean(word, known); near != "" {
+			near := DidYouMean(word, known)
+			if near != "" && len(known) > fewWords {
 				return nil, usagef("%s %q is not known%s", flag, text, near)
 			}
-			return nil, usagef("%s %q is not one of %s", flag, text, strings.Join(known, ", "))
+			return nil, usagef("%s %q is not one of %s%s", flag, text, strings.Join(known, ", "), near)
 		}
 		out = append(out, word)
 	}

@@ -105,6 +105,11 @@ func FlagNote(argv []string) string {
 	return fmt.Sprintf("%s goes to %s; flags of weir run stand before the program (and -- after them says that this is meant)", flag, argv[0])
 }
 
+// allFlags are those of weir run, without a server, too.
+func allFlags() []string {
+	return append(flagNames(reflect.TypeFor[RunFlags](), reflect.TypeFor[Connection]()), "--detach", "--raw", "--mount", "--no-chart", "--agents", "--data", "--config")
+}
+
 // flagNames are the flags of these structs, as they are typed.
 func flagNames(of ...reflect.Type) []string {
 	var names []string

@@ -37,7 +37,7 @@ func (i *IO) view(asJSON, quiet bool) *guarded {
 }
 
 func (i *IO) plain(quiet bool) *PlainView {
-	return &PlainView{Out: i.Out, Err: i.Err, Quiet: quiet, KnownIsolation: i.KnownIsolation}
+	return &PlainView{Out: i.Out, Err: i.Err, Quiet: quiet, KnownIsolation: i.KnownIsolation, Fold: !i.Raw && !quiet}
 }
 
 func (g *guarded) settle() {

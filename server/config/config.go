@@ -212,8 +212,7 @@ func plain(err error) error {
 	return err
 }
 
-// checkPython refuses an interpreter that no run could use: a sandbox sees of
-// this machine only /usr.
+// checkPython refuses an interpreter that no run could use.
 func (s *Serve) checkPython() error {
 	if s.Python == "" {
 		return nil
@@ -227,8 +226,43 @@ func (s *Serve) checkPython() error {
 		return fmt.Errorf("--python %s: %w", s.Python, plain(err))
 	case fi.IsDir() || fi.Mode()&0o111 == 0:
 		return fmt.Errorf("--python %s is not a program", s.Python)
-	case s.AllowUnsandboxed || strings.HasPrefix(s.Python, "/usr/"):
+	case s.AllowUnsandboxed:
 		return nil
 	}
-	return fmt.Errorf("--python %s cannot be used: a sandbox sees only /usr of this machine; install the interpreter and its packages below /usr, for example in /usr/local", s.Python)
+	return s.SandboxPython()
+}
+
+// SandboxPython refuses an interpreter that a sandbox cannot show: it sees of
+// this machine only /usr. Plain processes see more.
+func (s *Serve) SandboxPython() error {
+	if s.Python == "" {
+		return nil
+	}
+	what, err := hidden(s.Python, "/usr")
+	switch {
+	case err != nil:
+		return fmt.Errorf("--python %s: %w", s.Python, plain(err))
+	case what == "":
+		return nil
+	}
+	return fmt.Errorf("--python %s cannot be used: a sandbox sees only /usr of this machine; install the interpreter and its packages below /usr, for example in /usr/local", what)
+}
+
+// hidden names a program that who sees only root cannot start; "" for others.
+// The program may be a link there that leads out of it.
+func hidden(program, root string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(program))
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(program)
+	switch {
+	case err != nil:
+		return "", err
+	case !strings.HasPrefix(dir+"/", root+"/"):
+		return program, nil
+	case !strings.HasPrefix(target, root+"/"):
+		return program + ", which is a link to " + target + ",", nil
+	}
+	return "", nil
 }

@@ -30,6 +30,10 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		}
 		return path
 	}
+	program := file("program", "x")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	empty, short := file("empty", "\n"), file("short", "abc\n")
 	for name, c := range map[string]struct {
 		change func(*config.Serve)
@@ -56,6 +60,7 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		"python, relative":   {func(s *config.Serve) { s.Python = "python3" }, "", []string{`"python3"`, "absolute"}},
 		"python is a text":   {func(s *config.Serve) { s.Python = short }, "", []string{short, "not a program"}},
 		"python elsewhere":   {func(s *config.Serve) { s.Python = "/proc/self/exe" }, "", []string{"/proc/self/exe", "/usr"}},
+		"python, back out":   {func(s *config.Serve) { s.Python = "/usr/.." + program }, "", []string{"/usr/.." + program + " cannot", "sees only /usr"}},
 		"no concurrency":     {func(s *config.Serve) { s.Concurrency = 0 }, "", []string{"--concurrency 0"}},
 		"quick snapshots":    {func(s *config.Serve) { s.SnapshotInterval = time.Millisecond }, "", []string{"--snapshot-interval 1ms", "1s and 24h"}},
 		"rare rollups":       {func(s *config.Serve) { s.RollupInterval = 25 * time.Hour }, "", []string{"--rollup-interval 25h0m0s", "1s and 24h"}},

@@ -102,6 +102,30 @@ print("secrets", os.path.exists(os.environ["OUTSIDE"]))
 	says(t, "stdout", out, "lr 0.02 cwd "+p.dir, "secrets False")
 }
 
+// What pip install --user has installed is there, read-only, and nothing else of
+// the home.
+func TestRunHasTheUsersOwnPackages(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "work")
+	need(t, exists("/usr/bin/python3"), "python3")
+	version, err := exec.Command("/usr/bin/python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := filepath.Join("..", "home", ".local", "lib", strings.TrimSpace(string(version)), "site-packages")
+	if err := os.MkdirAll(filepath.Join(p.dir, site), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.put(filepath.Join(site, "mine.py"), "where = __file__\n")
+	p.put(filepath.Join("..", "home", ".local", "lib", "secret"), "x")
+	p.put("uses.py", "import os, mine\nlib = mine.where.split('/python3')[0]\nprint('it is', mine.where, os.listdir(lib), os.access(mine.where, os.W_OK))\n")
+	out, _ := p.weir(0, "run", "uses.py")
+	says(t, "stdout", out, "it is "+filepath.Join(p.dir, site, "mine.py")+" ['"+strings.TrimSpace(string(version))+"'] False")
+	p.env = append(p.env, "PYTHONNOUSERSITE=1")
+	_, notes := p.weir(1, "run", "uses.py")
+	says(t, "stderr", notes, "No module named 'mine'")
+}
+
 // Each of these ends with the right code and says in one line why.
 func TestRunOutcomes(t *testing.T) {
 	t.Parallel()
@@ -120,7 +144,7 @@ func TestRunOutcomes(t *testing.T) {
 		"works":          {[]string{"run", "--", "true"}, 0, "ended: DONE COMPLETED"},
 		"fails":          {[]string{"run", "fails.py"}, 1, "ended: FAILED ERROR: the command ended with exit code 3"},
 		"times out":      {[]string{"run", "--timeout", "0.5", "--", "sleep", "60"}, 124, "ended: TIMED_OUT TIMEOUT: the "},
-		"no module":      {[]string{"run", "needs.py"}, 1, "hint: the python3 of this run has no module 'nosuchmodule'; activate the environment"},
+		"no module":      {[]string{"run", "needs.py"}, 1, "hint: the python3 of this run has no module 'nosuchmodule', no environment is active, and there is no .venv, venv or env in or above " + p.dir + ": activate the environment"},
 		"no right":       {[]string{"run", "--", "python3", "secret.py"}, 1, "ended: FAILED ERROR: the command ended with exit code 2: python3: can't open file"},
 		"no program":     {[]string{"run", "--", "nosuchcommand"}, 1, "command not found: nosuchcommand (inside of the sandbox, PATH is "},
 		"no file":        {[]string{"run", "nothere.py"}, 2, "there is no file nothere.py here"},

@@ -131,24 +131,28 @@ func screen(printed string, columns int) []string {
 func TestRunOnATerminal(t *testing.T) {
 	t.Parallel()
 	const script = `i=0; while [ $i -lt 40 ]; do echo "{\"step\":$i,\"metrics\":{\"loss\":$i,\"acc\":0.5}}"; i=$((i+1)); done
-printf '\r10%%\r20%%' >&2; while [ ! -e "$STOP" ]; do sleep 0.05; done; printf '\r100%%\n' >&2; echo last`
+printf '\r10%%\r20%%' >&2; while [ ! -e "$STOP" ]; do sleep 0.05; done; printf '\r100%%\n' >&2; echo '{"log":{"type":"table","step":7,"key":"val/rows","data":{"columns":["a"],"rows":[[1]]}}}'; echo last`
 	for name, c := range map[string]struct {
 		columns int
 		env     []string
 		footer  []string // on the screen while it runs, from below; nil: there is none
 		color   bool
+		flags   []string
+		metrics bool // their lines scroll
+		media   bool
 	}{
-		"80 columns":  {80, []string{"TERM=xterm-256color"}, []string{"acc                       0.5  ▁▁▁", "loss                       39  ▁▁", "train_running  0:0", "20%"}, true},
-		"200 columns": {200, []string{"TERM=xterm-256color"}, []string{"loss                       39  ▁▁", "train_running  0:0", "20%"}, true},
-		"30 columns":  {30, []string{"TERM=xterm-256color"}, []string{"acc                   0.5", "loss                   39", "train_running  0:0", "20%"}, true},
-		"no colour":   {80, []string{"TERM=xterm", "NO_COLOR=1", "LANG=C"}, []string{"acc                       0.5  ___", "loss                       39  __", "train_running  0:0", "20%"}, false},
-		"dumb":        {80, []string{"TERM=dumb"}, nil, false},
+		"80 columns":  {80, []string{"TERM=xterm-256color"}, []string{"acc                       0.5  ▁▁▁", "loss                       39  ▁▁", "train_running  0:0", "20%"}, true, nil, false, false},
+		"200 columns": {200, []string{"TERM=xterm-256color"}, []string{"loss                       39  ▁▁", "train_running  0:0", "20%"}, true, nil, false, false},
+		"30 columns":  {30, []string{"TERM=xterm-256color"}, []string{"acc                   0.5", "loss                   39", "train_running  0:0", "20%"}, true, nil, false, false},
+		"no colour":   {80, []string{"TERM=xterm", "NO_COLOR=1", "LANG=C"}, []string{"acc                       0.5  ___", "loss                       39  __", "train_running  0:0", "20%"}, false, nil, false, false},
+		"dumb":        {80, []string{"TERM=dumb"}, nil, false, nil, true, false},
+		"raw":         {80, []string{"TERM=xterm"}, []string{"acc "}, true, []string{"--raw"}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t, "work")
 			p.env = append(p.env, c.env...)
-			s := p.inTerminal(uint16(c.columns), 24, "run", "--env", "STOP=stop", "--", "sh", "-c", script)
+			s := p.inTerminal(uint16(c.columns), 24, append(append([]string{"run"}, c.flags...), "--env", "STOP=stop", "--", "sh", "-c", script)...)
 			var lines []string
 			eventually(t, 30*time.Second, "everything is shown", func() error {
 				lines = screen(s.seen.String(), c.columns)
@@ -180,7 +184,15 @@ printf '\r10%%\r20%%' >&2; while [ ! -e "$STOP" ]; do sleep 0.05; done; printf '
 				}
 			}
 			flat := strings.Join(lines, "")
-			says(t, "the screen", flat, `{"step":0,"metrics":{"loss":0,"acc":0.5}}`, `{"step":39,"metrics":{"loss":39,"acc":0.5}}`, "100%", "last", "ended: DONE COMPLETED", "exit code 0", "loss last 39")
+			says(t, "the screen", flat, "100%", "last", "logged table val/rows at step 7 (1 row)", "ended: DONE COMPLETED", "exit code 0", "loss last 39")
+			for line, want := range map[string]bool{
+				`{"step":0,"metrics":{"loss":0,"acc":0.5}}`: c.metrics, `{"step":39,"metrics":{"loss":39,"acc":0.5}}`: c.metrics,
+				`{"log":{"type":"table"`: c.media,
+			} {
+				if got := strings.Contains(flat, line); got != want {
+					t.Errorf("it shows %s: %v, want %v, in\n%s", line, got, want, text)
+				}
+			}
 			if got := strings.Contains(printed, "\x1b[36m") || strings.Contains(printed, "\x1b[2m"); got != c.color {
 				t.Errorf("there is colour: %v, want %v", got, c.color)
 			}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,18 +15,33 @@ import (
 	"strings"
 )
 
+// beside are the files and folders that go with the binary: the documents, and
+// what they have links to.
+var beside = []string{"README.md", "CHANGELOG.md", "LICENSE", "docs", "helpers/weir.py", "helpers/weir-log", "web/client", "web/e2e/clients"}
+
 // archive packs the binary with what goes with it: a zip for Windows.
-func (r *release) archive(binary, goos, arch string) (string, error) {
+func (r *release) archive(ctx context.Context, binary, goos, arch string) (string, error) {
 	stem := "weir-" + r.version + "-" + goos + "-" + arch
 	name, program, pack := stem+".tar.gz", "weir", r.tarGz
 	if goos == "windows" {
 		name, program, pack = stem+".zip", "weir.exe", r.zip
 	}
-	entries := []entry{
-		{name: stem + "/" + program, mode: 0o755, file: binary},
-		{name: stem + "/README.md", mode: 0o644, file: "README.md"},
-		{name: stem + "/CHANGELOG.md", mode: 0o644, file: "CHANGELOG.md"},
-		{name: stem + "/LICENSE", mode: 0o644, file: "LICENSE"},
+	entries := []entry{{name: stem + "/" + program, mode: 0o755, file: binary}}
+	// What git knows: a build may have left other files there.
+	files, err := git(ctx, append([]string{"ls-files", "-z", "--"}, beside...)...)
+	if err != nil {
+		return "", err
+	}
+	for file := range strings.SplitSeq(strings.TrimRight(files, "\x00"), "\x00") {
+		e := entry{name: stem + "/" + file, mode: 0o644, file: file}
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", fmt.Errorf("reading what goes into an archive: %w", err)
+		}
+		if info.Mode()&0o100 != 0 {
+			e.mode = 0o755
+		}
+		entries = append(entries, e)
 	}
 	return name, r.write(name, func(w io.Writer) error { return pack(w, entries) })
 }

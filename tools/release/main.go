@@ -133,5 +133,5 @@ func (r *release) target(ctx context.Context, goos, arch string, asImage bool) (
 	if asImage {
 		return r.image(binary, goos, arch)
 	}
-	return r.archive(binary, goos, arch)
+	return r.archive(ctx, binary, goos, arch)
 }

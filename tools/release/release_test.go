@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,14 +46,14 @@ func TestArchives(t *testing.T) {
 	}
 	r, again := testRelease(t), testRelease(t)
 	for goos, want := range map[string]string{
-		"linux":   "weir-v1.2.3+changes-linux-amd64.tar.gz: weir README.md CHANGELOG.md LICENSE",
-		"windows": "weir-v1.2.3+changes-windows-amd64.zip: weir.exe README.md CHANGELOG.md LICENSE",
+		"linux":   "weir-v1.2.3+changes-linux-amd64.tar.gz: weir",
+		"windows": "weir-v1.2.3+changes-windows-amd64.zip: weir.exe",
 	} {
-		name, err := r.archive(program, goos, "amd64")
+		name, err := r.archive(t.Context(), program, goos, "amd64")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := again.archive(program, goos, "amd64"); err != nil {
+		if _, err := again.archive(t.Context(), program, goos, "amd64"); err != nil {
 			t.Fatal(err)
 		}
 		data := read(t, filepath.Join(r.out, name))
@@ -59,16 +61,52 @@ func TestArchives(t *testing.T) {
 			t.Errorf("%s differs when it is made again", name)
 		}
 		files := unpack(t, data, goos == "windows")
-		got := name + ":"
-		for _, f := range files {
-			got += " " + filepath.Base(f.name)
-		}
-		if got != want {
+		if got := name + ": " + filepath.Base(files[0].name); got != want {
 			t.Errorf("it made %q, want %q", got, want)
 		}
+		linked(t, files)
 		if f := files[0]; f.mode != 0o755 || f.text != "a program" {
 			t.Errorf("%s: the program is %+v", name, f)
 		}
+	}
+}
+
+// linked: what the documents in an archive have links to is in it, too.
+func linked(t *testing.T, files []entry) {
+	t.Helper()
+	stem := path.Dir(files[0].name)
+	there := map[string]int64{}
+	for _, f := range files {
+		there[f.name] = f.mode
+		for dir := path.Dir(f.name); dir != "."; dir = path.Dir(dir) {
+			there[dir] = 0
+		}
+	}
+	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE"} {
+		if there[stem+"/"+name] != 0o644 {
+			t.Errorf("%s has no %s, or one of mode %o", stem, name, there[stem+"/"+name])
+		}
+	}
+	if mode := there[stem+"/helpers/weir-log"]; mode != 0o755 {
+		t.Errorf("helpers/weir-log has mode %o", mode)
+	}
+	n := 0
+	for _, f := range files {
+		if !strings.HasSuffix(f.name, ".md") {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#\s]+)`).FindAllStringSubmatch(f.text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			n++
+			if _, ok := there[path.Join(path.Dir(f.name), m[1])]; !ok {
+				t.Errorf("%s has a link to %s, which is not packed", f.name, m[1])
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("there are only %d links", n)
 	}
 }
 
