@@ -78,6 +78,10 @@ func (t *tx) sweep(limit int, skip map[rollupKey]bool) ([]rollupKey, error) {
 		if err := t.query("taking the sweep", "SELECT pg_try_advisory_xact_lock(?)", func(rows *sql.Rows) error { return rows.Scan(&free) }, sweepLock); err != nil || !free {
 			return nil, err
 		}
+		// Else it sorts on disk. One replica sweeps at a time, by one statement.
+		if _, err := t.exec("making room for sums", "SET LOCAL work_mem = '64MB'"); err != nil {
+			return nil, err
+		}
 	}
 	var keys []rollupKey
 	if err := t.query("looking for rollup marks", "SELECT DISTINCT day, agent, team FROM rollup_dirty ORDER BY day, agent, team LIMIT ?", func(rows *sql.Rows) error {
