@@ -279,7 +279,7 @@ func testCumulativeRace(t *testing.T, s Subject) {
 }
 
 // testCumulativeLock: a process that reads where a stream stands waits for one
-// that is moving it.
+// that is about to move it.
 func testCumulativeLock(t *testing.T, s Subject) {
 	if s.Second == nil {
 		return // one process has it open, and one goroutine writes
@@ -287,12 +287,12 @@ func testCumulativeLock(t *testing.T, s Subject) {
 	second, _ := s.Second(t)
 	a, b := live(t, s.Store, "a"), live(t, s.Store, "a")
 	record(t, s.Store, a, total(call("0", "m", run.FromResult, 1, 0), "s"))
-	committing, goOn := make(chan struct{}), make(chan struct{})
+	moving, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	s.Fail(func(statement string) error {
-		if statement == "commit" {
+		if statement == "moving a stream on" {
 			once.Do(func() {
-				close(committing)
+				close(moving)
 				<-goOn
 			})
 		}
@@ -300,7 +300,7 @@ func testCumulativeLock(t *testing.T, s Subject) {
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { record(t, s.Store, a, total(call("1", "m", run.FromResult, 1000, 0), "s")) })
-	<-committing
+	<-moving
 	wg.Go(func() { record(t, second, b, total(call("1", "m", run.FromResult, 1000, 0), "s")) })
 	poll(t, func() error {
 		if s.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
