@@ -82,6 +82,24 @@ func testPricePinned(t *testing.T, s Subject) {
 	record(t, s.Store, r, call("est", "n", run.FromResult, 2, 0), call("unknown", "x", run.FromResult, 3, 0))
 	equal(t, "the bill with a better source", bill(t, s.Store, r.ID),
 		"est in=2 out=0 cost=14 by n#3; k in=1 out=9 cost=100 by m#1; new in=1 out=0 cost=1000 by m#2; unknown in=3 out=0 cost=null; total in=7 out=9 cost=1114 records=4 unpriced=1")
+	// The tier is the better source's, also when that names none.
+	batch := call("tier", "m", run.FromEstimate, 1, 0)
+	batch.Tier = "batch"
+	record(t, s.Store, r, batch)
+	tier := func() string {
+		for _, u := range must[[]run.UsageRecord](t)(s.Store.UsageRecords(context.Background(), r.ID)) {
+			if u.RequestKey == "tier" {
+				return u.Tier
+			}
+		}
+		return "no record"
+	}
+	equal(t, "the tier of the estimate", tier(), "batch")
+	batch.Tier = ""
+	record(t, s.Store, r, batch)
+	equal(t, "the tier of an estimate that names none", tier(), "batch")
+	record(t, s.Store, r, call("tier", "m", run.FromResult, 1, 0))
+	equal(t, "the tier of the result", tier(), "")
 	equal(t, "the price rows kept", s.Count(t, "SELECT count(*) FROM prices"), 3)
 }
 
@@ -227,6 +245,10 @@ func testCumulativeRace(t *testing.T, s Subject) {
 	for i := range runs {
 		runs[i] = live(t, s.Store, "a")
 	}
+	first := live(t, s.Store, "a") // what is new to the table locks by itself
+	for n := range steps {
+		record(t, s.Store, first, total(call(fmt.Sprint("y", n), "m", run.FromResult, 1, 0), fmt.Sprint("y", n)))
+	}
 	var wg sync.WaitGroup
 	for i, r := range runs {
 		wg.Go(func() {
@@ -251,7 +273,7 @@ func testCumulativeRace(t *testing.T, s Subject) {
 		}
 	}
 	for n := range steps {
-		equal(t, fmt.Sprint("what was booked of stream ", n), booked[fmt.Sprint("y", n)], 1000)
+		equal(t, fmt.Sprint("what was booked of stream ", n), booked[fmt.Sprint("y", n)], 999)
 	}
 }
 

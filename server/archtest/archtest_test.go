@@ -28,17 +28,30 @@ var rules = map[string][]string{
 	"runtime/metricline": {"runtime/run"},
 	"runtime/sandbox":    {"runtime/run", "runtime/metricline"},
 	"runtime/stream":     {"runtime/run"},
-	// The contract of drivers names what they get from a sandbox.
-	"runtime/agent": {"runtime/run", "runtime/sandbox", "runtime/textfile"},
+	// Reads what providers and agents say of their usage.
+	"runtime/meter": {"runtime/run"},
+	// The contract of drivers names what they get from a sandbox; a definition may
+	// name a format of usage.
+	"runtime/agent": {"runtime/run", "runtime/sandbox", "runtime/textfile", "runtime/meter"},
 	// The engine runs agents in sandboxes and keeps what they do through an
 	// interface of its own: it knows no store, no transport, no reader.
 	"runtime/engine": {"runtime/run", "runtime/metricline", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
+	// Prices and sums; it knows no store and no provider.
+	"runtime/meter/pricebook": {"runtime/run", "runtime/textfile"},
+
 	// Implementations know their contract and not each other.
 	// A backend brings the files that programs log with into the sandbox.
-	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},
-	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
-	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "runtime/sandbox/local/...", "helpers"},
+	// What it is made of: each knows the kernel, and of executions their limits only.
+	"runtime/sandbox/local/cgroup":  {"runtime/run", "runtime/sandbox"},
+	"runtime/sandbox/local/disk":    {"runtime/run", "runtime/sandbox", "runtime/sandbox/local/proc", "runtime/sandbox/local/tree"},
+	"runtime/sandbox/local/proc":    {},
+	"runtime/sandbox/local/seccomp": {},
+	"runtime/sandbox/local/starter": {},
+	"runtime/sandbox/local/tree":    {},
+	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter", "runtime/textfile"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},
@@ -89,6 +102,7 @@ var foreign = map[string]func(path string) bool{
 	// Only the standard library: everyone carries what these import.
 	"runtime/run":        outside,
 	"runtime/metricline": outside,
+	"runtime/meter":      outside,
 	"runtime/stream":     outside,
 	"server/supervise":   outside,
 	// SQL stays in db.

@@ -1,8 +1,0 @@
-package local
-
-import "golang.org/x/sys/unix"
-
-const (
-	auditArch = unix.AUDIT_ARCH_AARCH64
-	x32Bit    = 0
-)

@@ -1,8 +1,0 @@
-//go:build linux && !amd64 && !arm64
-
-package local
-
-const (
-	auditArch = 0
-	x32Bit    = 0
-)
