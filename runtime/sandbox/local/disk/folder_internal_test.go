@@ -53,12 +53,14 @@ func TestFoldersOfUnknownSize(t *testing.T) {
 	t.Parallel()
 	const n = 5
 	for name, c := range map[string]struct {
-		handles, remade, gone bool
-		bytes                 int64 // of folders
-		doubtful              int
+		handles, gone    bool
+		remade, replaced bool  // by a link, by a folder
+		bytes            int64 // of folders
+		doubtful         int
 	}{
 		"Handles":          {handles: true, gone: true, bytes: n << 20, doubtful: n},
 		"HandlesRemade":    {handles: true, gone: true, remade: true, bytes: n << 20, doubtful: n},
+		"HandlesReplaced":  {handles: true, gone: true, replaced: true, bytes: n << 20, doubtful: n},
 		"HandlesThere":     {handles: true},
 		"NoHandles":        {gone: true, bytes: 1 << 20, doubtful: n}, // one path
 		"NoHandlesRemade":  {gone: true, remade: true, doubtful: n},
@@ -86,6 +88,11 @@ func TestFoldersOfUnknownSize(t *testing.T) {
 					t.Fatal(err)
 				}
 				c.bytes = max(c.bytes, 1<<20) // no folder is there
+			}
+			if c.replaced {
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, f := range files {
 				if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -63,7 +63,7 @@ func (h *held) keeps(of, link string, st *unix.Stat_t) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, unix.ENAMETOOLONG) {
-		return nil //nolint:nilerr // closed meanwhile
+		return nil // closed meanwhile
 	}
 	if memory, known := inMemory(link); !known || memory {
 		return nil // the folders are in memory as well
