@@ -34,6 +34,7 @@ type fake struct {
 	runs     map[run.ID]run.Run
 	events   []*run.Event
 	agents   []AgentInfo
+	models   []ModelInfo
 	err      error // what every call fails with
 
 	started   []run.StartRequest
@@ -48,6 +49,14 @@ type fake struct {
 	live      bool
 	series    []run.Series
 	usage     run.Usage
+	repriced  []run.Reprice
+	records   []run.UsageRecord
+	rollups   []run.UsageRollup
+
+	recordAsk   run.RecordQuery
+	snapshotAsk run.SnapshotQuery
+	rollupAsk   run.RollupQuery
+
 	execs     []run.Execution
 	losses    map[run.ExecutionID]run.Loss
 	outputs   map[string][]run.Output
@@ -113,6 +122,36 @@ func (f *fake) InclusiveUsage(context.Context, run.ID) (run.Usage, error) {
 	return f.usage, f.err
 }
 
+func (f *fake) SessionUsage(context.Context, run.SessionID) (run.Usage, error) { return f.usage, f.err }
+
+func (f *fake) RecordPage(_ context.Context, q run.RecordQuery) ([]run.UsageRecord, error) {
+	f.recordAsk = q
+	return f.records, f.err
+}
+
+func (f *fake) Snapshots(_ context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error) {
+	f.snapshotAsk = q
+	return []run.UsageSnapshot{{Run: runA, At: noon, Usage: f.usage}}, f.err
+}
+
+func (f *fake) GroupRollups(_ context.Context, q run.RollupQuery) ([]run.UsageRollup, error) {
+	f.rollupAsk = q
+	return f.rollups, f.err
+}
+
+func (f *fake) FollowUsage(ctx context.Context, send func(run.UsageTotals) error) error {
+	if f.err != nil {
+		return f.err
+	}
+	for n := range int64(2) {
+		if err := send(run.UsageTotals{At: noon, Runs: n + 1, Usage: f.usage}); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (f *fake) Executions(context.Context, run.ID) ([]run.Execution, error) { return f.execs, f.err }
 
 func (f *fake) Losses(run.ID) map[run.ExecutionID]run.Loss { return f.losses }
@@ -159,8 +198,10 @@ func (f *fake) Deleted(id run.SessionID) { f.deleted = append(f.deleted, id) }
 func (f *fake) Agents(context.Context) []AgentInfo { return f.agents }
 
 func (f *fake) Info(context.Context) ServerInfo {
-	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}}
+	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}, Prices: PriceInfo{Files: []string{"prices.yaml"}, Rows: 2, Models: 1, Newest: "2026-11-19"}}
 }
+
+func (f *fake) Models(context.Context) []ModelInfo { return f.models }
 
 func (f *fake) CreateSession(_ context.Context, title string) (run.Session, error) {
 	return run.Session{ID: sesID, Title: title, CreatedAt: noon}, f.err
@@ -179,6 +220,15 @@ func (f *fake) Message(_ context.Context, r run.MessageRequest) (run.Run, error)
 func (f *fake) Abort(_ context.Context, o run.AbortOrder) (run.Receipt, bool, error) {
 	f.aborts = append(f.aborts, o)
 	return f.receipt, f.live, f.err
+}
+
+func (f *fake) Reprice(_ context.Context, r run.Reprice) ([]run.RepriceLine, error) {
+	f.repriced = append(f.repriced, r)
+	old, now := int64(7), int64(1<<60)
+	return []run.RepriceLine{
+		{Day: noon.Truncate(24 * time.Hour), Model: "m", Records: 3, Changed: 2, OldNanoUSD: &old, NewNanoUSD: &now, OldUnknown: 1},
+		{Day: noon.Truncate(24 * time.Hour), Model: "n", Records: 1, NewUnknown: 1, OldUnknown: 1},
+	}, f.err
 }
 
 func (f *fake) Answer(_ context.Context, id string, answer json.RawMessage) (run.Question, error) {

@@ -34,6 +34,8 @@ type Runs interface {
 	// Abort gives the receipt, and whether the run was still open.
 	Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error)
 	Answer(ctx context.Context, id string, answer json.RawMessage) (run.Question, error)
+	// Reprice prices usage records again and gives what changed, or would.
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	// Losses gives the accounts so far of the executions that are at work here.
 	// Who reads them before the rows finds each execution in one of the two.
 	Losses(id run.ID) map[run.ExecutionID]run.Loss
@@ -49,6 +51,10 @@ type Reader interface {
 	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
 	Children(ctx context.Context, id run.ID) ([]run.Run, error)
 	InclusiveUsage(ctx context.Context, id run.ID) (run.Usage, error)
+	SessionUsage(ctx context.Context, id run.SessionID) (run.Usage, error)
+	RecordPage(ctx context.Context, q run.RecordQuery) ([]run.UsageRecord, error)
+	Snapshots(ctx context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error)
+	GroupRollups(ctx context.Context, q run.RollupQuery) ([]run.UsageRollup, error)
 	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
 	Artifacts(ctx context.Context, id run.ID) ([]run.Artifact, error)
 	Questions(ctx context.Context, id run.ID) ([]run.Question, error)
@@ -63,6 +69,8 @@ type Feed interface {
 	Follow(ctx context.Context, session run.SessionID, after int64, f run.EventFilter, send func([]*run.Event) error) error
 	// FollowRuns sends a run each time it changed; only the newest state counts.
 	FollowRuns(ctx context.Context, f run.RunFilter, send func(run.Run) error) error
+	// FollowUsage sends what the active runs have used, at once and when it changed.
+	FollowUsage(ctx context.Context, send func(run.UsageTotals) error) error
 	// Deleted ends the followers of a session that is no more, with NOT_FOUND.
 	Deleted(session run.SessionID)
 }
@@ -72,9 +80,11 @@ type Agents interface {
 	Agents(ctx context.Context) []AgentInfo
 }
 
-// Server describes the server itself.
+// Server describes the server itself, and what it prices by.
 type Server interface {
 	Info(ctx context.Context) ServerInfo
+	// Models gives the prices of models that are in force now.
+	Models(ctx context.Context) []ModelInfo
 }
 
 // AgentInfo is an agent definition as clients see it; empty fields show as null.
@@ -89,6 +99,7 @@ type ServerInfo struct {
 	Replica   string
 	Store     string // "sqlite" or "postgres"
 	Sandboxes []SandboxInfo
+	Prices    PriceInfo
 }
 
 // SandboxInfo is one sandbox backend.

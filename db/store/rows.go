@@ -59,6 +59,7 @@ type runRow struct {
 	Attempt       int64   `bun:"attempt"`
 	RestartOf     string  `bun:"restart_of"`
 	CreatedUS     int64   `bun:"created_us"`
+	NotBeforeUS   int64   `bun:"not_before_us"`
 	StartedUS     int64   `bun:"started_us"`
 	EndedUS       *int64  `bun:"ended_us"`
 	Error         string  `bun:"error"`
@@ -87,7 +88,7 @@ func (r *runRow) run() (run.Run, error) {
 		Agent: r.Agent, Team: r.Team, Stage: r.Stage, Driver: r.Driver, Provider: r.Provider, Model: r.Model,
 		State:   run.State{Status: run.Status(r.Status), Reason: run.ExitReason(r.Reason)},
 		Attempt: int(r.Attempt), RestartOf: run.ID(r.RestartOf),
-		CreatedAt: timeOf(r.CreatedUS), StartedAt: timeOf(r.StartedUS),
+		CreatedAt: timeOf(r.CreatedUS), NotBefore: timeOf(r.NotBeforeUS), StartedAt: timeOf(r.StartedUS),
 		Error: r.Error, Result: r.Result, Usage: r.usage(), Owner: r.Owner, Token: r.Token,
 	}
 	if r.EndedUS != nil {
@@ -124,7 +125,7 @@ func rowOfRun(r run.Run) (*runRow, error) {
 		ID: string(r.ID), Session: string(r.Session), Parent: string(r.Parent),
 		Agent: clean(r.Agent), Team: clean(r.Team), Stage: clean(r.Stage), Driver: clean(r.Driver), Provider: clean(r.Provider), Model: clean(r.Model),
 		Status: string(r.State.Status), Reason: string(r.State.Reason), Attempt: int64(max(r.Attempt, 1)), RestartOf: string(r.RestartOf),
-		CreatedUS: micros(r.CreatedAt), StartedUS: micros(r.StartedAt), Error: clean(r.Error), Result: clean(r.Result),
+		CreatedUS: micros(r.CreatedAt), NotBeforeUS: micros(r.NotBefore), StartedUS: micros(r.StartedAt), Error: clean(r.Error), Result: clean(r.Result),
 		Input: cleanJSON(input), Definition: cleanJSON(r.Definition), Owner: clean(r.Owner), Token: r.Token,
 		usageSums: sumsOf(r.Usage),
 	}
@@ -261,53 +262,4 @@ func rawJSON(s string) json.RawMessage {
 		return nil
 	}
 	return json.RawMessage(s)
-}
-
-type usageRow struct {
-	bun.BaseModel `bun:"table:usage_records,alias:u"`
-
-	Run             string `bun:"run_id,pk"`
-	Key             string `bun:"request_key,pk"`
-	Kind            string `bun:"kind"`
-	AtUS            int64  `bun:"at_us"`
-	Rank            int64  `bun:"source_rank"`
-	Provenance      string `bun:"provenance"`
-	Provider        string `bun:"provider"`
-	Model           string `bun:"model"`
-	Input           int64  `bun:"input_tokens"`
-	CacheRead       int64  `bun:"cache_read_tokens"`
-	CacheWriteShort int64  `bun:"cache_write_short_tokens"`
-	CacheWriteLong  int64  `bun:"cache_write_long_tokens"`
-	Output          int64  `bun:"output_tokens"`
-	Reasoning       int64  `bun:"reasoning_tokens"`
-	Backend         string `bun:"backend"`
-	GPU             string `bun:"gpu"`
-	ComputeUS       int64  `bun:"compute_us"`
-	IsError         bool   `bun:"is_error"`
-	CostNanoUSD     *int64 `bun:"cost_nano_usd"`
-	CostSource      string `bun:"cost_source"`
-	Raw             string `bun:"raw"`
-}
-
-func rowOfUsage(u run.UsageRecord) *usageRow {
-	t := u.Tokens
-	return &usageRow{
-		Run: string(u.Run), Key: clean(u.RequestKey), Kind: string(u.Kind), AtUS: micros(u.At), Rank: int64(u.Rank), Provenance: string(u.Provenance),
-		Provider: clean(u.Provider), Model: clean(u.Model), Input: t.Input, CacheRead: t.CacheRead, CacheWriteShort: t.CacheWriteShort,
-		CacheWriteLong: t.CacheWriteLong, Output: t.Output, Reasoning: t.Reasoning, Backend: clean(u.Backend), GPU: clean(u.GPU),
-		ComputeUS: u.ComputeMicros, IsError: u.IsError, CostNanoUSD: u.CostNanoUSD, CostSource: string(u.CostSource), Raw: clean(string(u.Raw)),
-	}
-}
-
-func (r *usageRow) record() run.UsageRecord {
-	u := run.UsageRecord{
-		Run: run.ID(r.Run), RequestKey: r.Key, Kind: run.UsageKind(r.Kind), At: timeOf(r.AtUS), Rank: run.SourceRank(r.Rank),
-		Provenance: run.Provenance(r.Provenance), Provider: r.Provider, Model: r.Model,
-		Tokens:  run.Tokens{Input: r.Input, CacheRead: r.CacheRead, CacheWriteShort: r.CacheWriteShort, CacheWriteLong: r.CacheWriteLong, Output: r.Output, Reasoning: r.Reasoning},
-		Backend: r.Backend, GPU: r.GPU, ComputeMicros: r.ComputeUS, IsError: r.IsError, CostNanoUSD: r.CostNanoUSD, CostSource: run.CostSource(r.CostSource),
-	}
-	if r.Raw != "" {
-		u.Raw = []byte(r.Raw)
-	}
-	return u
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// NoWait tells at once, by ErrInUse, that another process has the data folder,
 	// which may just be ending.
 	NoWait bool
+	// Pricer says what records cost; without one only what agents report is priced.
+	Pricer run.Pricer
 	Logger *slog.Logger // nil discards
 	// Outage, if set, is told why nothing can be written any more, and nil when it
 	// can be again. It is called by the one writing goroutine, so it must not block.
@@ -60,6 +62,7 @@ type Store struct {
 	lock    *os.File
 	dbFile  string // SQLite only
 	w       *writer
+	pricer  run.Pricer
 	stats   counters
 	lisMu   sync.Mutex
 	lis     atomic.Pointer[[]Listener]
@@ -84,7 +87,7 @@ func open(ctx context.Context, o Options, fault func(string) error) (*Store, err
 	if o.Outage == nil {
 		o.Outage = func(error) {}
 	}
-	s := &Store{log: o.Logger, outage: o.Outage, fault: fault}
+	s := &Store{log: o.Logger, outage: o.Outage, fault: fault, pricer: o.Pricer}
 	if err := s.open(ctx, o); err != nil {
 		return nil, errors.Join(err, s.release())
 	}

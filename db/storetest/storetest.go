@@ -26,10 +26,11 @@ type Store interface {
 	Events(ctx context.Context, q run.EventQuery) (run.EventPage, error)
 	Metrics(ctx context.Context, id run.ID, q run.MetricQuery) ([]run.Series, error)
 	UsageRecords(ctx context.Context, id run.ID) ([]run.UsageRecord, error)
-	AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error
-	Snapshots(ctx context.Context, id run.ID) ([]run.UsageSnapshot, error)
-	SweepRollups(ctx context.Context) (int, error)
-	MarkRollups(ctx context.Context, from time.Time) error
+	RecordPage(ctx context.Context, q run.RecordQuery) ([]run.UsageRecord, error)
+	SessionUsage(ctx context.Context, id run.SessionID) (run.Usage, error)
+	ActiveUsage(ctx context.Context) (run.UsageTotals, error)
+	Snapshots(ctx context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error)
+	GroupRollups(ctx context.Context, q run.RollupQuery) ([]run.UsageRollup, error)
 	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
@@ -44,6 +45,8 @@ type Listener interface {
 // Subject is a store under test, on a fresh database.
 type Subject struct {
 	Store Store
+	// Book is the store's price book.
+	Book *Book
 	// Listen adds a listener.
 	Listen func(Listener)
 	// Reopen closes the store and opens the same database again.
@@ -76,7 +79,6 @@ func Run(t *testing.T, open Factory) {
 		{"Sessions", testSessions},
 		{"SessionPages", testSessionPages},
 		{"SessionFilters", testSessionFilters},
-		{"SearchAfterUpgrade", testSearchAfterUpgrade},
 		{"Append", testAppend},
 		{"AppendRefused", testAppendRefused},
 		{"Payloads", testPayloads},
@@ -94,6 +96,7 @@ func Run(t *testing.T, open Factory) {
 		{"ReplaceRace", testReplaceRace},
 		{"ClaimOrder", testClaimOrder},
 		{"ClaimRace", testClaimRace},
+		{"Successor", testSuccessor},
 		{"AbortLive", testAbortLive},
 		{"AbortTree", testAbortTree},
 		{"AbortQueued", testAbortQueued},
@@ -112,9 +115,28 @@ func Run(t *testing.T, open Factory) {
 		{"UsageMerge", testUsageMerge},
 		{"UsageSums", testUsageSums},
 		{"UsageInclusive", testUsageInclusive},
+		{"UsageSession", testUsageSession},
+		{"UsageActive", testUsageActive},
+		{"UsageRecordPages", testUsageRecordPages},
+		{"PricePinned", testPricePinned},
+		{"UsageEvents", testUsageEvents},
+		{"Superseded", testSuperseded},
+		{"Cumulative", testCumulative},
+		{"CumulativeCost", testCumulativeCost},
+		{"CumulativeRace", testCumulativeRace},
+		{"CumulativeLock", testCumulativeLock},
+		{"UsageRefused", testUsageRefused},
+		{"UsageOverflow", testUsageOverflow},
+		{"Reprice", testReprice},
+		{"RepricePages", testRepricePages},
+		{"Conservation", testConservation},
+		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
+		{"DueSnapshots", testDueSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
+		{"RollupGroups", testRollupGroups},
+		{"RollupOverflow", testRollupOverflow},
 		{"Metrics", testMetrics},
 		{"MetricsNonFinite", testMetricsNonFinite},
 		{"MetricsSteps", testMetricsSteps},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -80,6 +81,18 @@ type ComplexityRoot struct {
 	AgentErrored struct {
 		Agent     func(childComplexity int) int
 		At        func(childComplexity int) int
+		RunID     func(childComplexity int) int
+		Seq       func(childComplexity int) int
+		SessionID func(childComplexity int) int
+		Stage     func(childComplexity int) int
+		Text      func(childComplexity int) int
+		Type      func(childComplexity int) int
+	}
+
+	AgentEscalated struct {
+		Agent     func(childComplexity int) int
+		At        func(childComplexity int) int
+		Crashes   func(childComplexity int) int
 		RunID     func(childComplexity int) int
 		Seq       func(childComplexity int) int
 		SessionID func(childComplexity int) int
@@ -245,6 +258,12 @@ type ComplexityRoot struct {
 		Type      func(childComplexity int) int
 	}
 
+	LongContext struct {
+		Above     func(childComplexity int) int
+		Inclusive func(childComplexity int) int
+		Rates     func(childComplexity int) int
+	}
+
 	Loss struct {
 		BytesNotKept    func(childComplexity int) int
 		BytesRead       func(childComplexity int) int
@@ -329,11 +348,30 @@ type ComplexityRoot struct {
 		Type        func(childComplexity int) int
 	}
 
+	Model struct {
+		Aliases     func(childComplexity int) int
+		From        func(childComplexity int) int
+		ID          func(childComplexity int) int
+		Local       func(childComplexity int) int
+		LongContext func(childComplexity int) int
+		Model       func(childComplexity int) int
+		PriceID     func(childComplexity int) int
+		Provider    func(childComplexity int) int
+		Rates       func(childComplexity int) int
+		Source      func(childComplexity int) int
+		SourceDate  func(childComplexity int) int
+		Tiers       func(childComplexity int) int
+		To          func(childComplexity int) int
+		Tools       func(childComplexity int) int
+		Windows     func(childComplexity int) int
+	}
+
 	Mutation struct {
 		AbortRun       func(childComplexity int, id string, silent *bool, wait *bool, reason *string) int
 		AnswerQuestion func(childComplexity int, input model.AnswerQuestionInput) int
 		CreateSession  func(childComplexity int, input *model.CreateSessionInput) int
 		DeleteSession  func(childComplexity int, id string) int
+		RepriceUsage   func(childComplexity int, input model.RepriceUsageInput) int
 		SendMessage    func(childComplexity int, input model.SendMessageInput) int
 		StartRun       func(childComplexity int, input model.StartRunInput) int
 	}
@@ -352,15 +390,37 @@ type ComplexityRoot struct {
 		Type        func(childComplexity int) int
 	}
 
+	PriceBook struct {
+		Files        func(childComplexity int) int
+		Models       func(childComplexity int) int
+		NewestSource func(childComplexity int) int
+		Problem      func(childComplexity int) int
+		Rows         func(childComplexity int) int
+	}
+
+	PriceTier struct {
+		LongContext func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Rates       func(childComplexity int) int
+	}
+
+	PriceWindow struct {
+		LongContext func(childComplexity int) int
+		Rates       func(childComplexity int) int
+		When        func(childComplexity int) int
+	}
+
 	Query struct {
 		Agents         func(childComplexity int) int
 		CompareMetrics func(childComplexity int, runIds []string, names []string, maxPoints *int) int
 		Events         func(childComplexity int, sessionID string, after *int64, before *int64, first *int, last *int, types []model.EventType, runID *string) int
+		Models         func(childComplexity int) int
 		Run            func(childComplexity int, id string) int
 		Runs           func(childComplexity int, first *int, after *string, filter *model.RunFilter) int
 		Server         func(childComplexity int) int
 		Session        func(childComplexity int, id string) int
 		Sessions       func(childComplexity int, first *int, after *string, filter *model.SessionFilter) int
+		UsageRollups   func(childComplexity int, from time.Time, to time.Time, groupBy []model.UsageDimension, filter *model.UsageFilter) int
 	}
 
 	Question struct {
@@ -400,6 +460,15 @@ type ComplexityRoot struct {
 		Type       func(childComplexity int) int
 	}
 
+	Rates struct {
+		CacheRead       func(childComplexity int) int
+		CacheWriteLong  func(childComplexity int) int
+		CacheWriteShort func(childComplexity int) int
+		Input           func(childComplexity int) int
+		Output          func(childComplexity int) int
+		Reasoning       func(childComplexity int) int
+	}
+
 	ReportReady struct {
 		Agent     func(childComplexity int) int
 		At        func(childComplexity int) int
@@ -435,12 +504,14 @@ type ComplexityRoot struct {
 		RestartOf      func(childComplexity int) int
 		Result         func(childComplexity int) int
 		Session        func(childComplexity int) int
+		Snapshots      func(childComplexity int, first *int, after *time.Time) int
 		Stage          func(childComplexity int) int
 		StartedAt      func(childComplexity int) int
 		Status         func(childComplexity int) int
 		Team           func(childComplexity int) int
 		Usage          func(childComplexity int) int
 		UsageInclusive func(childComplexity int) int
+		UsageRecords   func(childComplexity int, first *int, after *string) int
 	}
 
 	RunConnection struct {
@@ -496,6 +567,7 @@ type ComplexityRoot struct {
 	}
 
 	ServerInfo struct {
+		Prices    func(childComplexity int) int
 		Replica   func(childComplexity int) int
 		Sandboxes func(childComplexity int) int
 		Store     func(childComplexity int) int
@@ -510,6 +582,7 @@ type ComplexityRoot struct {
 		Runs      func(childComplexity int, first *int, after *string) int
 		State     func(childComplexity int) int
 		Title     func(childComplexity int) int
+		Usage     func(childComplexity int) int
 	}
 
 	SessionConnection struct {
@@ -533,6 +606,7 @@ type ComplexityRoot struct {
 	Subscription struct {
 		Events func(childComplexity int, sessionID string, after *int64, types []model.EventType, runID *string) int
 		Runs   func(childComplexity int, filter *model.RunFilter) int
+		Usage  func(childComplexity int) int
 	}
 
 	ToolCallFinished struct {
@@ -563,6 +637,11 @@ type ComplexityRoot struct {
 		Type      func(childComplexity int) int
 	}
 
+	ToolPrice struct {
+		Name func(childComplexity int) int
+		Usd  func(childComplexity int) int
+	}
+
 	Usage struct {
 		CacheRead       func(childComplexity int) int
 		CacheWriteLong  func(childComplexity int) int
@@ -578,20 +657,84 @@ type ComplexityRoot struct {
 		Unpriced        func(childComplexity int) int
 	}
 
+	UsageRecord struct {
+		At              func(childComplexity int) int
+		Backend         func(childComplexity int) int
+		ComputedNanoUsd func(childComplexity int) int
+		Gpu             func(childComplexity int) int
+		IsError         func(childComplexity int) int
+		Kind            func(childComplexity int) int
+		Model           func(childComplexity int) int
+		PriceID         func(childComplexity int) int
+		Provider        func(childComplexity int) int
+		RequestKey      func(childComplexity int) int
+		Source          func(childComplexity int) int
+		Superseded      func(childComplexity int) int
+		Tier            func(childComplexity int) int
+		ToolCalls       func(childComplexity int) int
+		Usage           func(childComplexity int) int
+		UsageStream     func(childComplexity int) int
+	}
+
 	UsageRecorded struct {
-		Agent      func(childComplexity int) int
-		At         func(childComplexity int) int
-		Backend    func(childComplexity int) int
-		IsError    func(childComplexity int) int
-		Model      func(childComplexity int) int
-		Provider   func(childComplexity int) int
-		RequestKey func(childComplexity int) int
-		RunID      func(childComplexity int) int
-		Seq        func(childComplexity int) int
-		SessionID  func(childComplexity int) int
-		Stage      func(childComplexity int) int
-		Type       func(childComplexity int) int
-		Usage      func(childComplexity int) int
+		Agent           func(childComplexity int) int
+		At              func(childComplexity int) int
+		Backend         func(childComplexity int) int
+		ComputedNanoUsd func(childComplexity int) int
+		Gpu             func(childComplexity int) int
+		IsError         func(childComplexity int) int
+		Model           func(childComplexity int) int
+		PriceID         func(childComplexity int) int
+		Provider        func(childComplexity int) int
+		RequestKey      func(childComplexity int) int
+		RunID           func(childComplexity int) int
+		Seq             func(childComplexity int) int
+		SessionID       func(childComplexity int) int
+		Stage           func(childComplexity int) int
+		Superseded      func(childComplexity int) int
+		Tier            func(childComplexity int) int
+		ToolCalls       func(childComplexity int) int
+		Type            func(childComplexity int) int
+		Usage           func(childComplexity int) int
+		UsageStream     func(childComplexity int) int
+	}
+
+	UsageRepricing struct {
+		Applied func(childComplexity int) int
+		Lines   func(childComplexity int) int
+	}
+
+	UsageRepricingLine struct {
+		Changed     func(childComplexity int) int
+		Day         func(childComplexity int) int
+		Model       func(childComplexity int) int
+		NewNanoUsd  func(childComplexity int) int
+		NewUnpriced func(childComplexity int) int
+		OldNanoUsd  func(childComplexity int) int
+		OldUnpriced func(childComplexity int) int
+		Records     func(childComplexity int) int
+	}
+
+	UsageRollup struct {
+		Agent    func(childComplexity int) int
+		Backend  func(childComplexity int) int
+		Day      func(childComplexity int) int
+		Model    func(childComplexity int) int
+		Provider func(childComplexity int) int
+		Runs     func(childComplexity int) int
+		Team     func(childComplexity int) int
+		Usage    func(childComplexity int) int
+	}
+
+	UsageSnapshot struct {
+		At    func(childComplexity int) int
+		Usage func(childComplexity int) int
+	}
+
+	UsageTotals struct {
+		At    func(childComplexity int) int
+		Runs  func(childComplexity int) int
+		Usage func(childComplexity int) int
 	}
 
 	Warning struct {
@@ -858,6 +1001,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AgentErrored.Type(childComplexity), true
+
+	case "AgentEscalated.agent":
+		if e.ComplexityRoot.AgentEscalated.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Agent(childComplexity), true
+	case "AgentEscalated.at":
+		if e.ComplexityRoot.AgentEscalated.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.At(childComplexity), true
+	case "AgentEscalated.crashes":
+		if e.ComplexityRoot.AgentEscalated.Crashes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Crashes(childComplexity), true
+	case "AgentEscalated.runId":
+		if e.ComplexityRoot.AgentEscalated.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.RunID(childComplexity), true
+	case "AgentEscalated.seq":
+		if e.ComplexityRoot.AgentEscalated.Seq == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Seq(childComplexity), true
+	case "AgentEscalated.sessionId":
+		if e.ComplexityRoot.AgentEscalated.SessionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.SessionID(childComplexity), true
+	case "AgentEscalated.stage":
+		if e.ComplexityRoot.AgentEscalated.Stage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Stage(childComplexity), true
+	case "AgentEscalated.text":
+		if e.ComplexityRoot.AgentEscalated.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Text(childComplexity), true
+	case "AgentEscalated.type":
+		if e.ComplexityRoot.AgentEscalated.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Type(childComplexity), true
 
 	case "AgentMessage.agent":
 		if e.ComplexityRoot.AgentMessage.Agent == nil {
@@ -1563,6 +1761,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.HookFinished.Type(childComplexity), true
 
+	case "LongContext.above":
+		if e.ComplexityRoot.LongContext.Above == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Above(childComplexity), true
+	case "LongContext.inclusive":
+		if e.ComplexityRoot.LongContext.Inclusive == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Inclusive(childComplexity), true
+	case "LongContext.rates":
+		if e.ComplexityRoot.LongContext.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Rates(childComplexity), true
+
 	case "Loss.bytesNotKept":
 		if e.ComplexityRoot.Loss.BytesNotKept == nil {
 			break
@@ -1948,6 +2165,97 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MetricsLogged.Type(childComplexity), true
 
+	case "Model.aliases":
+		if e.ComplexityRoot.Model.Aliases == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Aliases(childComplexity), true
+	case "Model.from":
+		if e.ComplexityRoot.Model.From == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.From(childComplexity), true
+	case "Model.id":
+		if e.ComplexityRoot.Model.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.ID(childComplexity), true
+	case "Model.local":
+		if e.ComplexityRoot.Model.Local == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Local(childComplexity), true
+	case "Model.longContext":
+		if e.ComplexityRoot.Model.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.LongContext(childComplexity), true
+	case "Model.model":
+		if e.ComplexityRoot.Model.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Model(childComplexity), true
+	case "Model.priceId":
+		if e.ComplexityRoot.Model.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.PriceID(childComplexity), true
+	case "Model.provider":
+		if e.ComplexityRoot.Model.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Provider(childComplexity), true
+	case "Model.rates":
+		if e.ComplexityRoot.Model.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Rates(childComplexity), true
+	case "Model.source":
+		if e.ComplexityRoot.Model.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Source(childComplexity), true
+	case "Model.sourceDate":
+		if e.ComplexityRoot.Model.SourceDate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.SourceDate(childComplexity), true
+	case "Model.tiers":
+		if e.ComplexityRoot.Model.Tiers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Tiers(childComplexity), true
+	case "Model.to":
+		if e.ComplexityRoot.Model.To == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.To(childComplexity), true
+	case "Model.tools":
+		if e.ComplexityRoot.Model.Tools == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Tools(childComplexity), true
+	case "Model.windows":
+		if e.ComplexityRoot.Model.Windows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Windows(childComplexity), true
+
 	case "Mutation.abortRun":
 		if e.ComplexityRoot.Mutation.AbortRun == nil {
 			break
@@ -1992,6 +2300,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteSession(childComplexity, args["id"].(string)), true
+	case "Mutation.repriceUsage":
+		if e.ComplexityRoot.Mutation.RepriceUsage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_repriceUsage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RepriceUsage(childComplexity, args["input"].(model.RepriceUsageInput)), true
 	case "Mutation.sendMessage":
 		if e.ComplexityRoot.Mutation.SendMessage == nil {
 			break
@@ -2082,6 +2401,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.OutputWritten.Type(childComplexity), true
 
+	case "PriceBook.files":
+		if e.ComplexityRoot.PriceBook.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Files(childComplexity), true
+	case "PriceBook.models":
+		if e.ComplexityRoot.PriceBook.Models == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Models(childComplexity), true
+	case "PriceBook.newestSource":
+		if e.ComplexityRoot.PriceBook.NewestSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.NewestSource(childComplexity), true
+	case "PriceBook.problem":
+		if e.ComplexityRoot.PriceBook.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Problem(childComplexity), true
+	case "PriceBook.rows":
+		if e.ComplexityRoot.PriceBook.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Rows(childComplexity), true
+
+	case "PriceTier.longContext":
+		if e.ComplexityRoot.PriceTier.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.LongContext(childComplexity), true
+	case "PriceTier.name":
+		if e.ComplexityRoot.PriceTier.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.Name(childComplexity), true
+	case "PriceTier.rates":
+		if e.ComplexityRoot.PriceTier.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.Rates(childComplexity), true
+
+	case "PriceWindow.longContext":
+		if e.ComplexityRoot.PriceWindow.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.LongContext(childComplexity), true
+	case "PriceWindow.rates":
+		if e.ComplexityRoot.PriceWindow.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.Rates(childComplexity), true
+	case "PriceWindow.when":
+		if e.ComplexityRoot.PriceWindow.When == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.When(childComplexity), true
+
 	case "Query.agents":
 		if e.ComplexityRoot.Query.Agents == nil {
 			break
@@ -2111,6 +2499,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Events(childComplexity, args["sessionId"].(string), args["after"].(*int64), args["before"].(*int64), args["first"].(*int), args["last"].(*int), args["types"].([]model.EventType), args["runId"].(*string)), true
 
+	case "Query.models":
+		if e.ComplexityRoot.Query.Models == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Models(childComplexity), true
 	case "Query.run":
 		if e.ComplexityRoot.Query.Run == nil {
 			break
@@ -2161,6 +2555,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Sessions(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*model.SessionFilter)), true
+	case "Query.usageRollups":
+		if e.ComplexityRoot.Query.UsageRollups == nil {
+			break
+		}
+
+		args, err := ec.field_Query_usageRollups_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.UsageRollups(childComplexity, args["from"].(time.Time), args["to"].(time.Time), args["groupBy"].([]model.UsageDimension), args["filter"].(*model.UsageFilter)), true
 
 	case "Question.answer":
 		if e.ComplexityRoot.Question.Answer == nil {
@@ -2332,6 +2737,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QuestionAsked.Type(childComplexity), true
+
+	case "Rates.cacheRead":
+		if e.ComplexityRoot.Rates.CacheRead == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheRead(childComplexity), true
+	case "Rates.cacheWriteLong":
+		if e.ComplexityRoot.Rates.CacheWriteLong == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheWriteLong(childComplexity), true
+	case "Rates.cacheWriteShort":
+		if e.ComplexityRoot.Rates.CacheWriteShort == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheWriteShort(childComplexity), true
+	case "Rates.input":
+		if e.ComplexityRoot.Rates.Input == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Input(childComplexity), true
+	case "Rates.output":
+		if e.ComplexityRoot.Rates.Output == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Output(childComplexity), true
+	case "Rates.reasoning":
+		if e.ComplexityRoot.Rates.Reasoning == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Reasoning(childComplexity), true
 
 	case "ReportReady.agent":
 		if e.ComplexityRoot.ReportReady.Agent == nil {
@@ -2525,6 +2967,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.Session(childComplexity), true
+	case "Run.snapshots":
+		if e.ComplexityRoot.Run.Snapshots == nil {
+			break
+		}
+
+		args, err := ec.field_Run_snapshots_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Run.Snapshots(childComplexity, args["first"].(*int), args["after"].(*time.Time)), true
 	case "Run.stage":
 		if e.ComplexityRoot.Run.Stage == nil {
 			break
@@ -2561,6 +3014,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.UsageInclusive(childComplexity), true
+	case "Run.usageRecords":
+		if e.ComplexityRoot.Run.UsageRecords == nil {
+			break
+		}
+
+		args, err := ec.field_Run_usageRecords_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Run.UsageRecords(childComplexity, args["first"].(*int), args["after"].(*string)), true
 
 	case "RunConnection.endCursor":
 		if e.ComplexityRoot.RunConnection.EndCursor == nil {
@@ -2789,6 +3253,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SandboxInfo.Reason(childComplexity), true
 
+	case "ServerInfo.prices":
+		if e.ComplexityRoot.ServerInfo.Prices == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServerInfo.Prices(childComplexity), true
 	case "ServerInfo.replica":
 		if e.ComplexityRoot.ServerInfo.Replica == nil {
 			break
@@ -2861,6 +3331,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Session.Title(childComplexity), true
+	case "Session.usage":
+		if e.ComplexityRoot.Session.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Session.Usage(childComplexity), true
 
 	case "SessionConnection.endCursor":
 		if e.ComplexityRoot.SessionConnection.EndCursor == nil {
@@ -2958,6 +3434,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*model.RunFilter)), true
+	case "Subscription.usage":
+		if e.ComplexityRoot.Subscription.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Subscription.Usage(childComplexity), true
 
 	case "ToolCallFinished.agent":
 		if e.ComplexityRoot.ToolCallFinished.Agent == nil {
@@ -3093,6 +3575,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ToolCallStarted.Type(childComplexity), true
 
+	case "ToolPrice.name":
+		if e.ComplexityRoot.ToolPrice.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ToolPrice.Name(childComplexity), true
+	case "ToolPrice.usd":
+		if e.ComplexityRoot.ToolPrice.Usd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ToolPrice.Usd(childComplexity), true
+
 	case "Usage.cacheRead":
 		if e.ComplexityRoot.Usage.CacheRead == nil {
 			break
@@ -3166,6 +3661,103 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Usage.Unpriced(childComplexity), true
 
+	case "UsageRecord.at":
+		if e.ComplexityRoot.UsageRecord.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.At(childComplexity), true
+	case "UsageRecord.backend":
+		if e.ComplexityRoot.UsageRecord.Backend == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Backend(childComplexity), true
+	case "UsageRecord.computedNanoUsd":
+		if e.ComplexityRoot.UsageRecord.ComputedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.ComputedNanoUsd(childComplexity), true
+	case "UsageRecord.gpu":
+		if e.ComplexityRoot.UsageRecord.Gpu == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Gpu(childComplexity), true
+	case "UsageRecord.isError":
+		if e.ComplexityRoot.UsageRecord.IsError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.IsError(childComplexity), true
+	case "UsageRecord.kind":
+		if e.ComplexityRoot.UsageRecord.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Kind(childComplexity), true
+	case "UsageRecord.model":
+		if e.ComplexityRoot.UsageRecord.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Model(childComplexity), true
+	case "UsageRecord.priceId":
+		if e.ComplexityRoot.UsageRecord.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.PriceID(childComplexity), true
+	case "UsageRecord.provider":
+		if e.ComplexityRoot.UsageRecord.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Provider(childComplexity), true
+	case "UsageRecord.requestKey":
+		if e.ComplexityRoot.UsageRecord.RequestKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.RequestKey(childComplexity), true
+	case "UsageRecord.source":
+		if e.ComplexityRoot.UsageRecord.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Source(childComplexity), true
+	case "UsageRecord.superseded":
+		if e.ComplexityRoot.UsageRecord.Superseded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Superseded(childComplexity), true
+	case "UsageRecord.tier":
+		if e.ComplexityRoot.UsageRecord.Tier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Tier(childComplexity), true
+	case "UsageRecord.toolCalls":
+		if e.ComplexityRoot.UsageRecord.ToolCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.ToolCalls(childComplexity), true
+	case "UsageRecord.usage":
+		if e.ComplexityRoot.UsageRecord.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Usage(childComplexity), true
+	case "UsageRecord.usageStream":
+		if e.ComplexityRoot.UsageRecord.UsageStream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.UsageStream(childComplexity), true
+
 	case "UsageRecorded.agent":
 		if e.ComplexityRoot.UsageRecorded.Agent == nil {
 			break
@@ -3184,6 +3776,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Backend(childComplexity), true
+	case "UsageRecorded.computedNanoUsd":
+		if e.ComplexityRoot.UsageRecorded.ComputedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ComputedNanoUsd(childComplexity), true
+	case "UsageRecorded.gpu":
+		if e.ComplexityRoot.UsageRecorded.Gpu == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Gpu(childComplexity), true
 	case "UsageRecorded.isError":
 		if e.ComplexityRoot.UsageRecorded.IsError == nil {
 			break
@@ -3196,6 +3800,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Model(childComplexity), true
+	case "UsageRecorded.priceId":
+		if e.ComplexityRoot.UsageRecorded.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.PriceID(childComplexity), true
 	case "UsageRecorded.provider":
 		if e.ComplexityRoot.UsageRecorded.Provider == nil {
 			break
@@ -3232,6 +3842,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Stage(childComplexity), true
+	case "UsageRecorded.superseded":
+		if e.ComplexityRoot.UsageRecorded.Superseded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Superseded(childComplexity), true
+	case "UsageRecorded.tier":
+		if e.ComplexityRoot.UsageRecorded.Tier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Tier(childComplexity), true
+	case "UsageRecorded.toolCalls":
+		if e.ComplexityRoot.UsageRecorded.ToolCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ToolCalls(childComplexity), true
 	case "UsageRecorded.type":
 		if e.ComplexityRoot.UsageRecorded.Type == nil {
 			break
@@ -3244,6 +3872,155 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Usage(childComplexity), true
+	case "UsageRecorded.usageStream":
+		if e.ComplexityRoot.UsageRecorded.UsageStream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.UsageStream(childComplexity), true
+
+	case "UsageRepricing.applied":
+		if e.ComplexityRoot.UsageRepricing.Applied == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Applied(childComplexity), true
+	case "UsageRepricing.lines":
+		if e.ComplexityRoot.UsageRepricing.Lines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Lines(childComplexity), true
+
+	case "UsageRepricingLine.changed":
+		if e.ComplexityRoot.UsageRepricingLine.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Changed(childComplexity), true
+	case "UsageRepricingLine.day":
+		if e.ComplexityRoot.UsageRepricingLine.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Day(childComplexity), true
+	case "UsageRepricingLine.model":
+		if e.ComplexityRoot.UsageRepricingLine.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Model(childComplexity), true
+	case "UsageRepricingLine.newNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.NewNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewNanoUsd(childComplexity), true
+	case "UsageRepricingLine.newUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.NewUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewUnpriced(childComplexity), true
+	case "UsageRepricingLine.oldNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.OldNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldNanoUsd(childComplexity), true
+	case "UsageRepricingLine.oldUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.OldUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldUnpriced(childComplexity), true
+	case "UsageRepricingLine.records":
+		if e.ComplexityRoot.UsageRepricingLine.Records == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Records(childComplexity), true
+
+	case "UsageRollup.agent":
+		if e.ComplexityRoot.UsageRollup.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Agent(childComplexity), true
+	case "UsageRollup.backend":
+		if e.ComplexityRoot.UsageRollup.Backend == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Backend(childComplexity), true
+	case "UsageRollup.day":
+		if e.ComplexityRoot.UsageRollup.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Day(childComplexity), true
+	case "UsageRollup.model":
+		if e.ComplexityRoot.UsageRollup.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Model(childComplexity), true
+	case "UsageRollup.provider":
+		if e.ComplexityRoot.UsageRollup.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Provider(childComplexity), true
+	case "UsageRollup.runs":
+		if e.ComplexityRoot.UsageRollup.Runs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Runs(childComplexity), true
+	case "UsageRollup.team":
+		if e.ComplexityRoot.UsageRollup.Team == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Team(childComplexity), true
+	case "UsageRollup.usage":
+		if e.ComplexityRoot.UsageRollup.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Usage(childComplexity), true
+
+	case "UsageSnapshot.at":
+		if e.ComplexityRoot.UsageSnapshot.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageSnapshot.At(childComplexity), true
+	case "UsageSnapshot.usage":
+		if e.ComplexityRoot.UsageSnapshot.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageSnapshot.Usage(childComplexity), true
+
+	case "UsageTotals.at":
+		if e.ComplexityRoot.UsageTotals.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.At(childComplexity), true
+	case "UsageTotals.runs":
+		if e.ComplexityRoot.UsageTotals.Runs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.Runs(childComplexity), true
+	case "UsageTotals.usage":
+		if e.ComplexityRoot.UsageTotals.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.Usage(childComplexity), true
 
 	case "Warning.agent":
 		if e.ComplexityRoot.Warning.Agent == nil {
@@ -3306,11 +4083,13 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			graphql.NewInputUnmarshaler("AnswerQuestionInput", ec.unmarshalInputAnswerQuestionInput),
 			graphql.NewInputUnmarshaler("CreateSessionInput", ec.unmarshalInputCreateSessionInput),
 			graphql.NewInputUnmarshaler("EnvVar", ec.unmarshalInputEnvVar),
+			graphql.NewInputUnmarshaler("RepriceUsageInput", ec.unmarshalInputRepriceUsageInput),
 			graphql.NewInputUnmarshaler("RunFilter", ec.unmarshalInputRunFilter),
 			graphql.NewInputUnmarshaler("SandboxInput", ec.unmarshalInputSandboxInput),
 			graphql.NewInputUnmarshaler("SendMessageInput", ec.unmarshalInputSendMessageInput),
 			graphql.NewInputUnmarshaler("SessionFilter", ec.unmarshalInputSessionFilter),
 			graphql.NewInputUnmarshaler("StartRunInput", ec.unmarshalInputStartRunInput),
+			graphql.NewInputUnmarshaler("UsageFilter", ec.unmarshalInputUsageFilter),
 		)
 	}
 	first := true
@@ -3431,6 +4210,7 @@ var sources = []*ast.Source{
   RUN_ENDED
   WARNING
   GAP_EVENT
+  AGENT_ESCALATED
 }
 
 "An immutable fact in a session's log. A field name has one type in all event types."
@@ -3634,6 +4414,7 @@ type MediaLogged implements Event {
   data: JSON!
 }
 
+"A usage record was written or changed: what it says by now, under its requestKey."
 type UsageRecorded implements Event {
   seq: Long!
   at: Time!
@@ -3645,9 +4426,23 @@ type UsageRecorded implements Event {
   requestKey: String!
   provider: String
   model: String
+  "The service tier, such as batch; null is the standard one."
+  tier: String
+  "The source that tells of the same calls more than once."
+  usageStream: String
   backend: String
+  gpu: String
   isError: Boolean!
+  "What counts; a computed cost beside a reported one is computedNanoUsd."
   usage: Usage!
+  "Calls that the provider bills by number, by name."
+  toolCalls: JSON
+  "What the price row says, in 1e-9 USD; null when there is none."
+  computedNanoUsd: Long
+  "The price row that computedNanoUsd comes from."
+  priceId: String
+  "A better source has taken its place; it counts in no sum."
+  superseded: Boolean!
 }
 
 type QuestionAsked implements Event {
@@ -3755,6 +4550,20 @@ type AgentErrored implements Event {
   text: String!
 }
 
+"A service agent has crashed too often in a row and is not restarted: a person should look."
+type AgentEscalated implements Event {
+  seq: Long!
+  at: Time!
+  type: EventType!
+  sessionId: ID!
+  runId: ID
+  agent: String
+  stage: String
+  text: String!
+  "In a row, the last one included."
+  crashes: Int!
+}
+
 "The last event of every run; only a late UsageRecorded may follow."
 type RunEnded implements Event {
   seq: Long!
@@ -3838,6 +4647,8 @@ type EventFile {
 scalar Long
 "An instant in UTC, RFC 3339 with microseconds, for example 2026-11-30T22:46:54.123456Z."
 scalar Time
+"A day in UTC, for example 2026-11-30."
+scalar Date
 "Any JSON value."
 scalar JSON
 
@@ -3854,6 +4665,15 @@ type Query {
   """
   events(sessionId: ID!, after: Long = 0, before: Long, first: Int, last: Int, types: [EventType!], runId: ID): EventPage!
   agents: [Agent!]!
+  "The models whose price is known, with the price in force now."
+  models: [Model!]!
+  """
+  What closed runs have used on the days ` + "`" + `from` + "`" + ` to ` + "`" + `to` + "`" + `, both included, by the UTC
+  day of their end, summed up over everything that ` + "`" + `groupBy` + "`" + ` does not name; without
+  any there is one row. Runs that are still open are not in it, nor what ended in
+  the last minute: the subscription ` + "`" + `usage` + "`" + ` has the open ones.
+  """
+  usageRollups(from: Date!, to: Date!, groupBy: [UsageDimension!]!, filter: UsageFilter): [UsageRollup!]!
   compareMetrics(runIds: [ID!]!, names: [String!], maxPoints: Int = 1000): [MetricSeries!]!
   server: ServerInfo!
 }
@@ -3872,6 +4692,48 @@ type Mutation {
   answerQuestion(input: AnswerQuestionInput!): Question!
   "Deletes a session's log and files; its runs and their usage records stay. BUSY while a run is open."
   deleteSession(id: ID!): ID!
+  """
+  Prices usage records again by the price book of now, each at the time of its
+  request. Without ` + "`" + `apply` + "`" + ` it only says what would change. What an agent stated
+  that it cost stays booked.
+  """
+  repriceUsage(input: RepriceUsageInput!): UsageRepricing!
+}
+
+"Chooses usage records; a field that is absent chooses all."
+input RepriceUsageInput {
+  "Requests from this moment on."
+  from: Time
+  "Requests before this moment."
+  to: Time
+  model: String
+  provider: String
+  onlyUnpriced: Boolean = false
+  "false: only say what would change."
+  apply: Boolean = false
+  "Who asks, for the audit: the API knows tokens, not people."
+  by: String
+}
+
+type UsageRepricing {
+  applied: Boolean!
+  "By day and model; an execution is counted under its backend."
+  lines: [UsageRepricingLine!]!
+}
+
+type UsageRepricingLine {
+  "The UTC day of the requests."
+  day: Time!
+  model: String!
+  records: Long!
+  "Records whose booked or computed cost becomes another."
+  changed: Long!
+  "What is booked for them, in 1e-9 USD; null when none has a price."
+  oldNanoUsd: Long
+  newNanoUsd: Long
+  "Records without a price."
+  oldUnpriced: Long!
+  newUnpriced: Long!
 }
 
 type Subscription {
@@ -3883,6 +4745,11 @@ type Subscription {
   events(sessionId: ID!, after: Long = 0, types: [EventType!], runId: ID): [Event!]!
   "A run each time its status or its totals change; the newest state only."
   runs(filter: RunFilter): Run!
+  """
+  What all active runs have used so far: at once, then when something has changed,
+  at most about once a second.
+  """
+  usage: UsageTotals!
 }
 
 input CreateSessionInput {
@@ -3977,6 +4844,15 @@ input RunFilter {
   rootOnly: Boolean
 }
 
+"Only what has these values; an empty text is what has none."
+input UsageFilter {
+  agent: String
+  team: String
+  model: String
+  provider: String
+  backend: String
+}
+
 input SessionFilter {
   """
   Part of the title, of the id, of the agent of a root run, or of the first 1,000
@@ -3995,6 +4871,8 @@ type Session {
   state: String
   "The live root run; null when the slot is empty."
   activeRun: Run
+  "The sum of all its runs; it stays when the session is deleted."
+  usage: Usage!
   runs(first: Int = 50, after: String): RunConnection!
 }
 
@@ -4060,6 +4938,17 @@ type Run {
   usage: Usage!
   "Its own and its descendants' usage."
   usageInclusive: Usage!
+  """
+  What its own usage is the sum of, by the time of the request: the first ` + "`" + `first` + "`" + `
+  records after the one with the key ` + "`" + `after` + "`" + `. At most 1,000 at once.
+  """
+  usageRecords(first: Int = 200, after: String): [UsageRecord!]!
+  """
+  Its own usage as it was about once a minute while it was active and had used
+  something new, oldest first: the first ` + "`" + `first` + "`" + ` after the moment ` + "`" + `after` + "`" + `. At most
+  1,000 at once.
+  """
+  snapshots(first: Int = 200, after: Time): [UsageSnapshot!]!
   executions: [Execution!]!
   artifacts: [Artifact!]!
   questions: [Question!]!
@@ -4106,7 +4995,7 @@ type Usage {
   output: Long!
   reasoning: Long!
   computeSeconds: Float!
-  "The sum of what is priced; null when nothing is."
+  "The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced."
   costUsd: Float
   "The same in 1e-9 USD, exact."
   costNanoUsd: Long
@@ -4114,6 +5003,89 @@ type Usage {
   provenance: Provenance!
   "Records without a known price."
   unpriced: Int!
+}
+
+"What the active runs, those that are RUNNING or WAITING, have used so far."
+type UsageTotals {
+  at: Time!
+  "How many runs are active."
+  runs: Int!
+  usage: Usage!
+}
+
+type UsageSnapshot {
+  at: Time!
+  usage: Usage!
+}
+
+enum UsageDimension {
+  DAY
+  AGENT
+  TEAM
+  MODEL
+  PROVIDER
+  BACKEND
+}
+
+"""
+A sum over closed runs. What it is not grouped by is null; an empty text stands
+for no value, such as the model of an execution.
+"""
+type UsageRollup {
+  "Of the runs' end."
+  day: Date
+  agent: String
+  team: String
+  "Of the records: a run that used two models is in the rows of both."
+  model: String
+  provider: String
+  "Of executions."
+  backend: String
+  "Each run is counted once, under its own model and provider."
+  runs: Long!
+  usage: Usage!
+}
+
+enum UsageKind {
+  MODEL
+  COMPUTE
+}
+
+"Where a usage record comes from, the best source first."
+enum UsageSource {
+  RESULT
+  TRANSCRIPT
+  STATUS_POLL
+  ESTIMATE
+}
+
+"The usage of one model call, or of one execution."
+type UsageRecord {
+  "The provider's response id, or the execution's id; unique in the run."
+  requestKey: String!
+  kind: UsageKind!
+  "Of the request: prices go by it."
+  at: Time!
+  source: UsageSource
+  provider: String
+  model: String
+  "The service tier, such as batch; null is the standard one."
+  tier: String
+  "The source that tells of the same calls more than once."
+  usageStream: String
+  backend: String
+  gpu: String
+  isError: Boolean!
+  "What is booked; a computed cost beside a reported one is computedNanoUsd."
+  usage: Usage!
+  "Calls that the provider bills by number, by name."
+  toolCalls: JSON
+  "What the price row says, in 1e-9 USD; null when there is none."
+  computedNanoUsd: Long
+  "The price row that computedNanoUsd comes from."
+  priceId: String
+  "A better source has taken its place; it counts in no sum."
+  superseded: Boolean!
 }
 
 enum ExitClass {
@@ -4255,12 +5227,98 @@ type Agent {
   problem: String
 }
 
+"A model and its price in force now. Prices are decimal numbers of USD, as texts."
+type Model {
+  "provider/model; unique."
+  id: ID!
+  provider: String!
+  "As the provider calls it; * for all models of a local provider."
+  model: String!
+  "What it is also called, now."
+  aliases: [String!]!
+  "Costs nothing: it runs on the operator's own machine."
+  local: Boolean!
+  "null when local."
+  rates: Rates
+  "Ascending; the last one that the prompt is over prices the whole request."
+  longContext: [LongContext!]!
+  "Prices at certain hours, in place of rates and longContext."
+  windows: [PriceWindow!]!
+  "Prices of service tiers, in place of rates and longContext."
+  tiers: [PriceTier!]!
+  "Prices per call."
+  tools: [ToolPrice!]!
+  from: Time
+  "Not included."
+  to: Time
+  "Where the price is from; null when the file does not say."
+  source: String
+  "The day, or the month, on which the source said so."
+  sourceDate: String
+  "The id that usage records keep of the price they were priced by."
+  priceId: String!
+}
+
+"USD per million tokens."
+type Rates {
+  input: String!
+  output: String!
+  "null: as input."
+  cacheRead: String
+  "null: as input, unless cacheWriteLong has a price."
+  cacheWriteShort: String
+  "null: as input, unless cacheWriteShort has a price."
+  cacheWriteLong: String
+  "null: as output."
+  reasoning: String
+}
+
+type LongContext {
+  "Tokens of one request's prompt, cache reads and writes included."
+  above: Long!
+  "A prompt of exactly that many is long, too."
+  inclusive: Boolean!
+  rates: Rates!
+}
+
+type PriceWindow {
+  "In UTC, for example mon tue 01:00-04:00."
+  when: String!
+  rates: Rates!
+  longContext: [LongContext!]!
+}
+
+type PriceTier {
+  name: String!
+  rates: Rates!
+  longContext: [LongContext!]!
+}
+
+type ToolPrice {
+  name: String!
+  "Per call."
+  usd: String!
+}
+
 type ServerInfo {
   version: String!
   replica: String!
   "sqlite or postgres."
   store: String!
   sandboxes: [SandboxInfo!]!
+  prices: PriceBook!
+}
+
+"The prices that usage is priced by."
+type PriceBook {
+  "The lowest first: the shipped prices, then the operator's file."
+  files: [String!]!
+  rows: Int!
+  models: Int!
+  "The day of its newest source."
+  newestSource: String
+  "Why the file's newest version is not in force; null when it is."
+  problem: String
 }
 
 type SandboxInfo {
@@ -4409,6 +5467,18 @@ func (ec *executionContext) childFields_ExecutionOutput(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type ExecutionOutput", field.Name)
 }
 
+func (ec *executionContext) childFields_LongContext(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "above":
+		return ec.fieldContext_LongContext_above(ctx, field)
+	case "inclusive":
+		return ec.fieldContext_LongContext_inclusive(ctx, field)
+	case "rates":
+		return ec.fieldContext_LongContext_rates(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LongContext", field.Name)
+}
+
 func (ec *executionContext) childFields_Loss(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "bytesRead":
@@ -4499,6 +5569,82 @@ func (ec *executionContext) childFields_MetricSeries(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type MetricSeries", field.Name)
 }
 
+func (ec *executionContext) childFields_Model(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Model_id(ctx, field)
+	case "provider":
+		return ec.fieldContext_Model_provider(ctx, field)
+	case "model":
+		return ec.fieldContext_Model_model(ctx, field)
+	case "aliases":
+		return ec.fieldContext_Model_aliases(ctx, field)
+	case "local":
+		return ec.fieldContext_Model_local(ctx, field)
+	case "rates":
+		return ec.fieldContext_Model_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_Model_longContext(ctx, field)
+	case "windows":
+		return ec.fieldContext_Model_windows(ctx, field)
+	case "tiers":
+		return ec.fieldContext_Model_tiers(ctx, field)
+	case "tools":
+		return ec.fieldContext_Model_tools(ctx, field)
+	case "from":
+		return ec.fieldContext_Model_from(ctx, field)
+	case "to":
+		return ec.fieldContext_Model_to(ctx, field)
+	case "source":
+		return ec.fieldContext_Model_source(ctx, field)
+	case "sourceDate":
+		return ec.fieldContext_Model_sourceDate(ctx, field)
+	case "priceId":
+		return ec.fieldContext_Model_priceId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Model", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceBook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "files":
+		return ec.fieldContext_PriceBook_files(ctx, field)
+	case "rows":
+		return ec.fieldContext_PriceBook_rows(ctx, field)
+	case "models":
+		return ec.fieldContext_PriceBook_models(ctx, field)
+	case "newestSource":
+		return ec.fieldContext_PriceBook_newestSource(ctx, field)
+	case "problem":
+		return ec.fieldContext_PriceBook_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceBook", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceTier(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_PriceTier_name(ctx, field)
+	case "rates":
+		return ec.fieldContext_PriceTier_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_PriceTier_longContext(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceTier", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceWindow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "when":
+		return ec.fieldContext_PriceWindow_when(ctx, field)
+	case "rates":
+		return ec.fieldContext_PriceWindow_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_PriceWindow_longContext(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceWindow", field.Name)
+}
+
 func (ec *executionContext) childFields_Question(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -4519,6 +5665,24 @@ func (ec *executionContext) childFields_Question(ctx context.Context, field grap
 		return ec.fieldContext_Question_answer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Question", field.Name)
+}
+
+func (ec *executionContext) childFields_Rates(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "input":
+		return ec.fieldContext_Rates_input(ctx, field)
+	case "output":
+		return ec.fieldContext_Rates_output(ctx, field)
+	case "cacheRead":
+		return ec.fieldContext_Rates_cacheRead(ctx, field)
+	case "cacheWriteShort":
+		return ec.fieldContext_Rates_cacheWriteShort(ctx, field)
+	case "cacheWriteLong":
+		return ec.fieldContext_Rates_cacheWriteLong(ctx, field)
+	case "reasoning":
+		return ec.fieldContext_Rates_reasoning(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Rates", field.Name)
 }
 
 func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4571,6 +5735,10 @@ func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.C
 		return ec.fieldContext_Run_usage(ctx, field)
 	case "usageInclusive":
 		return ec.fieldContext_Run_usageInclusive(ctx, field)
+	case "usageRecords":
+		return ec.fieldContext_Run_usageRecords(ctx, field)
+	case "snapshots":
+		return ec.fieldContext_Run_snapshots(ctx, field)
 	case "executions":
 		return ec.fieldContext_Run_executions(ctx, field)
 	case "artifacts":
@@ -4643,6 +5811,8 @@ func (ec *executionContext) childFields_ServerInfo(ctx context.Context, field gr
 		return ec.fieldContext_ServerInfo_store(ctx, field)
 	case "sandboxes":
 		return ec.fieldContext_ServerInfo_sandboxes(ctx, field)
+	case "prices":
+		return ec.fieldContext_ServerInfo_prices(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ServerInfo", field.Name)
 }
@@ -4661,6 +5831,8 @@ func (ec *executionContext) childFields_Session(ctx context.Context, field graph
 		return ec.fieldContext_Session_state(ctx, field)
 	case "activeRun":
 		return ec.fieldContext_Session_activeRun(ctx, field)
+	case "usage":
+		return ec.fieldContext_Session_usage(ctx, field)
 	case "runs":
 		return ec.fieldContext_Session_runs(ctx, field)
 	}
@@ -4677,6 +5849,16 @@ func (ec *executionContext) childFields_SessionConnection(ctx context.Context, f
 		return ec.fieldContext_SessionConnection_hasMore(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SessionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ToolPrice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ToolPrice_name(ctx, field)
+	case "usd":
+		return ec.fieldContext_ToolPrice_usd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ToolPrice", field.Name)
 }
 
 func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4707,6 +5889,120 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_unpriced(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRecord(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "requestKey":
+		return ec.fieldContext_UsageRecord_requestKey(ctx, field)
+	case "kind":
+		return ec.fieldContext_UsageRecord_kind(ctx, field)
+	case "at":
+		return ec.fieldContext_UsageRecord_at(ctx, field)
+	case "source":
+		return ec.fieldContext_UsageRecord_source(ctx, field)
+	case "provider":
+		return ec.fieldContext_UsageRecord_provider(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRecord_model(ctx, field)
+	case "tier":
+		return ec.fieldContext_UsageRecord_tier(ctx, field)
+	case "usageStream":
+		return ec.fieldContext_UsageRecord_usageStream(ctx, field)
+	case "backend":
+		return ec.fieldContext_UsageRecord_backend(ctx, field)
+	case "gpu":
+		return ec.fieldContext_UsageRecord_gpu(ctx, field)
+	case "isError":
+		return ec.fieldContext_UsageRecord_isError(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageRecord_usage(ctx, field)
+	case "toolCalls":
+		return ec.fieldContext_UsageRecord_toolCalls(ctx, field)
+	case "computedNanoUsd":
+		return ec.fieldContext_UsageRecord_computedNanoUsd(ctx, field)
+	case "priceId":
+		return ec.fieldContext_UsageRecord_priceId(ctx, field)
+	case "superseded":
+		return ec.fieldContext_UsageRecord_superseded(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRecord", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricing(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applied":
+		return ec.fieldContext_UsageRepricing_applied(ctx, field)
+	case "lines":
+		return ec.fieldContext_UsageRepricing_lines(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricing", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricingLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "day":
+		return ec.fieldContext_UsageRepricingLine_day(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRepricingLine_model(ctx, field)
+	case "records":
+		return ec.fieldContext_UsageRepricingLine_records(ctx, field)
+	case "changed":
+		return ec.fieldContext_UsageRepricingLine_changed(ctx, field)
+	case "oldNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_oldNanoUsd(ctx, field)
+	case "newNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_newNanoUsd(ctx, field)
+	case "oldUnpriced":
+		return ec.fieldContext_UsageRepricingLine_oldUnpriced(ctx, field)
+	case "newUnpriced":
+		return ec.fieldContext_UsageRepricingLine_newUnpriced(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricingLine", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRollup(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "day":
+		return ec.fieldContext_UsageRollup_day(ctx, field)
+	case "agent":
+		return ec.fieldContext_UsageRollup_agent(ctx, field)
+	case "team":
+		return ec.fieldContext_UsageRollup_team(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRollup_model(ctx, field)
+	case "provider":
+		return ec.fieldContext_UsageRollup_provider(ctx, field)
+	case "backend":
+		return ec.fieldContext_UsageRollup_backend(ctx, field)
+	case "runs":
+		return ec.fieldContext_UsageRollup_runs(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageRollup_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRollup", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageSnapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_UsageSnapshot_at(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageSnapshot_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageSnapshot", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageTotals(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_UsageTotals_at(ctx, field)
+	case "runs":
+		return ec.fieldContext_UsageTotals_runs(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageTotals_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageTotals", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -79,6 +79,22 @@ type AgentErrored struct {
 
 func (AgentErrored) IsEvent() {}
 
+// A service agent has crashed too often in a row and is not restarted: a person should look.
+type AgentEscalated struct {
+	Seq       int64     `json:"seq"`
+	At        time.Time `json:"at"`
+	Type      EventType `json:"type"`
+	SessionID string    `json:"sessionId"`
+	RunID     *string   `json:"runId,omitempty"`
+	Agent     *string   `json:"agent,omitempty"`
+	Stage     *string   `json:"stage,omitempty"`
+	Text      string    `json:"text"`
+	// In a row, the last one included.
+	Crashes int `json:"crashes"`
+}
+
+func (AgentEscalated) IsEvent() {}
+
 // A whole message of the agent.
 type AgentMessage struct {
 	Seq       int64     `json:"seq"`
@@ -280,6 +296,14 @@ type HookFinished struct {
 
 func (HookFinished) IsEvent() {}
 
+type LongContext struct {
+	// Tokens of one request's prompt, cache reads and writes included.
+	Above int64 `json:"above"`
+	// A prompt of exactly that many is long, too.
+	Inclusive bool   `json:"inclusive"`
+	Rates     *Rates `json:"rates"`
+}
+
 // Accounts for every byte and line of an execution's output.
 type Loss struct {
 	BytesRead     int64 `json:"bytesRead"`
@@ -377,6 +401,38 @@ type MetricsLogged struct {
 
 func (MetricsLogged) IsEvent() {}
 
+// A model and its price in force now. Prices are decimal numbers of USD, as texts.
+type Model struct {
+	// provider/model; unique.
+	ID       string `json:"id"`
+	Provider string `json:"provider"`
+	// As the provider calls it; * for all models of a local provider.
+	Model string `json:"model"`
+	// What it is also called, now.
+	Aliases []string `json:"aliases"`
+	// Costs nothing: it runs on the operator's own machine.
+	Local bool `json:"local"`
+	// null when local.
+	Rates *Rates `json:"rates,omitempty"`
+	// Ascending; the last one that the prompt is over prices the whole request.
+	LongContext []*LongContext `json:"longContext"`
+	// Prices at certain hours, in place of rates and longContext.
+	Windows []*PriceWindow `json:"windows"`
+	// Prices of service tiers, in place of rates and longContext.
+	Tiers []*PriceTier `json:"tiers"`
+	// Prices per call.
+	Tools []*ToolPrice `json:"tools"`
+	From  *time.Time   `json:"from,omitempty"`
+	// Not included.
+	To *time.Time `json:"to,omitempty"`
+	// Where the price is from; null when the file does not say.
+	Source *string `json:"source,omitempty"`
+	// The day, or the month, on which the source said so.
+	SourceDate *string `json:"sourceDate,omitempty"`
+	// The id that usage records keep of the price they were priced by.
+	PriceID string `json:"priceId"`
+}
+
 // A piece of output, valid UTF-8; offset counts the raw bytes of the stream before it.
 type OutputWritten struct {
 	Seq         int64        `json:"seq"`
@@ -393,6 +449,31 @@ type OutputWritten struct {
 }
 
 func (OutputWritten) IsEvent() {}
+
+// The prices that usage is priced by.
+type PriceBook struct {
+	// The lowest first: the shipped prices, then the operator's file.
+	Files  []string `json:"files"`
+	Rows   int      `json:"rows"`
+	Models int      `json:"models"`
+	// The day of its newest source.
+	NewestSource *string `json:"newestSource,omitempty"`
+	// Why the file's newest version is not in force; null when it is.
+	Problem *string `json:"problem,omitempty"`
+}
+
+type PriceTier struct {
+	Name        string         `json:"name"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
+
+type PriceWindow struct {
+	// In UTC, for example mon tue 01:00-04:00.
+	When        string         `json:"when"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
 
 type Question struct {
 	ID         string        `json:"id"`
@@ -435,6 +516,20 @@ type QuestionAsked struct {
 
 func (QuestionAsked) IsEvent() {}
 
+// USD per million tokens.
+type Rates struct {
+	Input  string `json:"input"`
+	Output string `json:"output"`
+	// null: as input.
+	CacheRead *string `json:"cacheRead,omitempty"`
+	// null: as input, unless cacheWriteLong has a price.
+	CacheWriteShort *string `json:"cacheWriteShort,omitempty"`
+	// null: as input, unless cacheWriteShort has a price.
+	CacheWriteLong *string `json:"cacheWriteLong,omitempty"`
+	// null: as output.
+	Reasoning *string `json:"reasoning,omitempty"`
+}
+
 type ReportReady struct {
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at"`
@@ -447,6 +542,21 @@ type ReportReady struct {
 }
 
 func (ReportReady) IsEvent() {}
+
+// Chooses usage records; a field that is absent chooses all.
+type RepriceUsageInput struct {
+	// Requests from this moment on.
+	From *time.Time `json:"from,omitempty"`
+	// Requests before this moment.
+	To           *time.Time `json:"to,omitempty"`
+	Model        *string    `json:"model,omitempty"`
+	Provider     *string    `json:"provider,omitempty"`
+	OnlyUnpriced *bool      `json:"onlyUnpriced,omitempty"`
+	// false: only say what would change.
+	Apply *bool `json:"apply,omitempty"`
+	// Who asks, for the audit: the API knows tokens, not people.
+	By *string `json:"by,omitempty"`
+}
 
 type Run struct {
 	ID    string  `json:"id"`
@@ -583,6 +693,7 @@ type ServerInfo struct {
 	// sqlite or postgres.
 	Store     string         `json:"store"`
 	Sandboxes []*SandboxInfo `json:"sandboxes"`
+	Prices    *PriceBook     `json:"prices"`
 }
 
 type Session struct {
@@ -686,6 +797,12 @@ type ToolCallStarted struct {
 
 func (ToolCallStarted) IsEvent() {}
 
+type ToolPrice struct {
+	Name string `json:"name"`
+	// Per call.
+	Usd string `json:"usd"`
+}
+
 // Token buckets are disjoint; reasoning is the part of output that was reasoning.
 type Usage struct {
 	Input           int64   `json:"input"`
@@ -695,7 +812,7 @@ type Usage struct {
 	Output          int64   `json:"output"`
 	Reasoning       int64   `json:"reasoning"`
 	ComputeSeconds  float64 `json:"computeSeconds"`
-	// The sum of what is priced; null when nothing is.
+	// The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced.
 	CostUsd *float64 `json:"costUsd,omitempty"`
 	// The same in 1e-9 USD, exact.
 	CostNanoUsd *int64      `json:"costNanoUsd,omitempty"`
@@ -705,6 +822,45 @@ type Usage struct {
 	Unpriced int `json:"unpriced"`
 }
 
+// Only what has these values; an empty text is what has none.
+type UsageFilter struct {
+	Agent    *string `json:"agent,omitempty"`
+	Team     *string `json:"team,omitempty"`
+	Model    *string `json:"model,omitempty"`
+	Provider *string `json:"provider,omitempty"`
+	Backend  *string `json:"backend,omitempty"`
+}
+
+// The usage of one model call, or of one execution.
+type UsageRecord struct {
+	// The provider's response id, or the execution's id; unique in the run.
+	RequestKey string    `json:"requestKey"`
+	Kind       UsageKind `json:"kind"`
+	// Of the request: prices go by it.
+	At       time.Time    `json:"at"`
+	Source   *UsageSource `json:"source,omitempty"`
+	Provider *string      `json:"provider,omitempty"`
+	Model    *string      `json:"model,omitempty"`
+	// The service tier, such as batch; null is the standard one.
+	Tier *string `json:"tier,omitempty"`
+	// The source that tells of the same calls more than once.
+	UsageStream *string `json:"usageStream,omitempty"`
+	Backend     *string `json:"backend,omitempty"`
+	Gpu         *string `json:"gpu,omitempty"`
+	IsError     bool    `json:"isError"`
+	// What is booked; a computed cost beside a reported one is computedNanoUsd.
+	Usage *Usage `json:"usage"`
+	// Calls that the provider bills by number, by name.
+	ToolCalls scalar.JSON `json:"toolCalls,omitempty"`
+	// What the price row says, in 1e-9 USD; null when there is none.
+	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
+	// The price row that computedNanoUsd comes from.
+	PriceID *string `json:"priceId,omitempty"`
+	// A better source has taken its place; it counts in no sum.
+	Superseded bool `json:"superseded"`
+}
+
+// A usage record was written or changed: what it says by now, under its requestKey.
 type UsageRecorded struct {
 	Seq        int64     `json:"seq"`
 	At         time.Time `json:"at"`
@@ -716,12 +872,77 @@ type UsageRecorded struct {
 	RequestKey string    `json:"requestKey"`
 	Provider   *string   `json:"provider,omitempty"`
 	Model      *string   `json:"model,omitempty"`
-	Backend    *string   `json:"backend,omitempty"`
-	IsError    bool      `json:"isError"`
-	Usage      *Usage    `json:"usage"`
+	// The service tier, such as batch; null is the standard one.
+	Tier *string `json:"tier,omitempty"`
+	// The source that tells of the same calls more than once.
+	UsageStream *string `json:"usageStream,omitempty"`
+	Backend     *string `json:"backend,omitempty"`
+	Gpu         *string `json:"gpu,omitempty"`
+	IsError     bool    `json:"isError"`
+	// What counts; a computed cost beside a reported one is computedNanoUsd.
+	Usage *Usage `json:"usage"`
+	// Calls that the provider bills by number, by name.
+	ToolCalls scalar.JSON `json:"toolCalls,omitempty"`
+	// What the price row says, in 1e-9 USD; null when there is none.
+	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
+	// The price row that computedNanoUsd comes from.
+	PriceID *string `json:"priceId,omitempty"`
+	// A better source has taken its place; it counts in no sum.
+	Superseded bool `json:"superseded"`
 }
 
 func (UsageRecorded) IsEvent() {}
+
+type UsageRepricing struct {
+	Applied bool `json:"applied"`
+	// By day and model; an execution is counted under its backend.
+	Lines []*UsageRepricingLine `json:"lines"`
+}
+
+type UsageRepricingLine struct {
+	// The UTC day of the requests.
+	Day     time.Time `json:"day"`
+	Model   string    `json:"model"`
+	Records int64     `json:"records"`
+	// Records whose booked or computed cost becomes another.
+	Changed int64 `json:"changed"`
+	// What is booked for them, in 1e-9 USD; null when none has a price.
+	OldNanoUsd *int64 `json:"oldNanoUsd,omitempty"`
+	NewNanoUsd *int64 `json:"newNanoUsd,omitempty"`
+	// Records without a price.
+	OldUnpriced int64 `json:"oldUnpriced"`
+	NewUnpriced int64 `json:"newUnpriced"`
+}
+
+// A sum over closed runs. What it is not grouped by is null; an empty text stands
+// for no value, such as the model of an execution.
+type UsageRollup struct {
+	// Of the runs' end.
+	Day   *time.Time `json:"day,omitempty"`
+	Agent *string    `json:"agent,omitempty"`
+	Team  *string    `json:"team,omitempty"`
+	// Of the records: a run that used two models is in the rows of both.
+	Model    *string `json:"model,omitempty"`
+	Provider *string `json:"provider,omitempty"`
+	// Of executions.
+	Backend *string `json:"backend,omitempty"`
+	// Each run is counted once, under its own model and provider.
+	Runs  int64  `json:"runs"`
+	Usage *Usage `json:"usage"`
+}
+
+type UsageSnapshot struct {
+	At    time.Time `json:"at"`
+	Usage *Usage    `json:"usage"`
+}
+
+// What the active runs, those that are RUNNING or WAITING, have used so far.
+type UsageTotals struct {
+	At time.Time `json:"at"`
+	// How many runs are active.
+	Runs  int    `json:"runs"`
+	Usage *Usage `json:"usage"`
+}
 
 type Warning struct {
 	Seq       int64     `json:"seq"`
@@ -851,6 +1072,7 @@ const (
 	EventTypeRunEnded          EventType = "RUN_ENDED"
 	EventTypeWarning           EventType = "WARNING"
 	EventTypeGapEvent          EventType = "GAP_EVENT"
+	EventTypeAgentEscalated    EventType = "AGENT_ESCALATED"
 )
 
 var AllEventType = []EventType{
@@ -880,11 +1102,12 @@ var AllEventType = []EventType{
 	EventTypeRunEnded,
 	EventTypeWarning,
 	EventTypeGapEvent,
+	EventTypeAgentEscalated,
 }
 
 func (e EventType) IsValid() bool {
 	switch e {
-	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent:
+	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent, EventTypeAgentEscalated:
 		return true
 	}
 	return false
@@ -1381,5 +1604,141 @@ func (e *RunStatus) UnmarshalGQL(v any) error {
 }
 
 func (e RunStatus) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+type UsageDimension string
+
+const (
+	UsageDimensionDay      UsageDimension = "DAY"
+	UsageDimensionAgent    UsageDimension = "AGENT"
+	UsageDimensionTeam     UsageDimension = "TEAM"
+	UsageDimensionModel    UsageDimension = "MODEL"
+	UsageDimensionProvider UsageDimension = "PROVIDER"
+	UsageDimensionBackend  UsageDimension = "BACKEND"
+)
+
+var AllUsageDimension = []UsageDimension{
+	UsageDimensionDay,
+	UsageDimensionAgent,
+	UsageDimensionTeam,
+	UsageDimensionModel,
+	UsageDimensionProvider,
+	UsageDimensionBackend,
+}
+
+func (e UsageDimension) IsValid() bool {
+	switch e {
+	case UsageDimensionDay, UsageDimensionAgent, UsageDimensionTeam, UsageDimensionModel, UsageDimensionProvider, UsageDimensionBackend:
+		return true
+	}
+	return false
+}
+
+func (e UsageDimension) String() string {
+	return string(e)
+}
+
+func (e *UsageDimension) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageDimension(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageDimension", str)
+	}
+	return nil
+}
+
+func (e UsageDimension) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+type UsageKind string
+
+const (
+	UsageKindModel   UsageKind = "MODEL"
+	UsageKindCompute UsageKind = "COMPUTE"
+)
+
+var AllUsageKind = []UsageKind{
+	UsageKindModel,
+	UsageKindCompute,
+}
+
+func (e UsageKind) IsValid() bool {
+	switch e {
+	case UsageKindModel, UsageKindCompute:
+		return true
+	}
+	return false
+}
+
+func (e UsageKind) String() string {
+	return string(e)
+}
+
+func (e *UsageKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageKind", str)
+	}
+	return nil
+}
+
+func (e UsageKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+// Where a usage record comes from, the best source first.
+type UsageSource string
+
+const (
+	UsageSourceResult     UsageSource = "RESULT"
+	UsageSourceTranscript UsageSource = "TRANSCRIPT"
+	UsageSourceStatusPoll UsageSource = "STATUS_POLL"
+	UsageSourceEstimate   UsageSource = "ESTIMATE"
+)
+
+var AllUsageSource = []UsageSource{
+	UsageSourceResult,
+	UsageSourceTranscript,
+	UsageSourceStatusPoll,
+	UsageSourceEstimate,
+}
+
+func (e UsageSource) IsValid() bool {
+	switch e {
+	case UsageSourceResult, UsageSourceTranscript, UsageSourceStatusPoll, UsageSourceEstimate:
+		return true
+	}
+	return false
+}
+
+func (e UsageSource) String() string {
+	return string(e)
+}
+
+func (e *UsageSource) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageSource(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageSource", str)
+	}
+	return nil
+}
+
+func (e UsageSource) MarshalGQL(w io.Writer) {
 	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
 }

@@ -68,11 +68,20 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if err := h.gone(ctx); err != nil {
 		return err
 	}
+	u, err := h.s.complete(u)
+	if err != nil {
+		return err
+	}
+	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}})
+}
+
+// complete checks a record and fills what it leaves open.
+func (s *supervisor) complete(u run.UsageRecord) (run.UsageRecord, error) {
 	t := u.Tokens
 	if min(t.Input, t.CacheRead, t.CacheWriteShort, t.CacheWriteLong, t.Output, t.Reasoning) < 0 || (u.CostNanoUSD != nil && *u.CostNanoUSD < 0) {
-		return run.Errorf(run.Invalid, "the usage of request %q is negative: %+v", u.RequestKey, t)
+		return u, run.Errorf(run.Invalid, "the usage of request %q is negative: %+v", u.RequestKey, t)
 	}
-	r := h.s.run
+	r := s.run
 	u.Run = r.ID
 	if u.RequestKey == "" {
 		u.RequestKey = run.NewKey("req")
@@ -95,15 +104,7 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if u.CostNanoUSD != nil && u.CostSource == "" {
 		u.CostSource = run.AgentReported
 	}
-	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}, drafts: []run.Draft{h.s.draft(usageRecorded(u))}})
-}
-
-func usageRecorded(u run.UsageRecord) *run.UsageRecorded {
-	return &run.UsageRecorded{
-		RequestKey: u.RequestKey, Kind: u.Kind, Provider: u.Provider, Model: u.Model, Backend: u.Backend,
-		Tokens: u.Tokens, ComputeMicros: u.ComputeMicros, IsError: u.IsError,
-		CostNanoUSD: u.CostNanoUSD, Provenance: u.Provenance,
-	}
+	return u, nil
 }
 
 // both derives a context that also ends with the run, so that a driver which

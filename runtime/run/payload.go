@@ -36,6 +36,7 @@ const (
 	TypeRunEnded          EventType = "RUN_ENDED"
 	TypeWarning           EventType = "WARNING"
 	TypeGapEvent          EventType = "GAP_EVENT"
+	TypeAgentEscalated    EventType = "AGENT_ESCALATED"
 )
 
 // kinds is the one table of event types. The code is stored in the events
@@ -71,6 +72,7 @@ var kinds = []struct {
 	{25, TypeRunEnded, func() Payload { return new(RunEnded) }},
 	{26, TypeWarning, func() Payload { return new(Warning) }},
 	{27, TypeGapEvent, func() Payload { return new(GapEvent) }},
+	{28, TypeAgentEscalated, func() Payload { return new(AgentEscalated) }},
 }
 
 // EventTypes lists every event type once.
@@ -211,18 +213,27 @@ type MediaLogged struct {
 	Data   json.RawMessage `json:"data"`
 }
 
-// UsageRecorded says that a usage record was written or improved.
+// UsageRecorded says that a usage record was written or changed, and what it says
+// by now. The store appends it.
 type UsageRecorded struct {
-	RequestKey    string     `json:"requestKey"`
-	Kind          UsageKind  `json:"kind"`
-	Provider      string     `json:"provider,omitempty"`
-	Model         string     `json:"model,omitempty"`
-	Backend       string     `json:"backend,omitempty"`
-	Tokens        Tokens     `json:"tokens"`
-	ComputeMicros int64      `json:"computeMicros,omitempty"`
-	IsError       bool       `json:"isError"`
-	CostNanoUSD   *int64     `json:"costNanoUsd,omitempty"`
-	Provenance    Provenance `json:"provenance"`
+	RequestKey      string           `json:"requestKey"`
+	Kind            UsageKind        `json:"kind"`
+	Provider        string           `json:"provider,omitempty"`
+	Model           string           `json:"model,omitempty"`
+	Tier            string           `json:"tier,omitempty"`
+	Stream          string           `json:"stream,omitempty"`
+	Backend         string           `json:"backend,omitempty"`
+	GPU             string           `json:"gpu,omitempty"`
+	Tokens          Tokens           `json:"tokens"`
+	ToolCalls       map[string]int64 `json:"toolCalls,omitempty"`
+	ComputeMicros   int64            `json:"computeMicros,omitempty"`
+	IsError         bool             `json:"isError"`
+	CostNanoUSD     *int64           `json:"costNanoUsd,omitempty"`
+	CostSource      CostSource       `json:"costSource,omitempty"`
+	ComputedNanoUSD *int64           `json:"computedNanoUsd,omitempty"`
+	PriceID         string           `json:"priceId,omitempty"`
+	Provenance      Provenance       `json:"provenance"`
+	Superseded      bool             `json:"superseded,omitempty"` // counts in no sum any more
 }
 
 // QuestionAsked opens a question.
@@ -284,6 +295,13 @@ type AgentErrored struct {
 	Text string `json:"text"`
 }
 
+// AgentEscalated says that a service agent has crashed too often in a row: it is
+// not restarted, and a person should look.
+type AgentEscalated struct {
+	Text    string `json:"text"`
+	Crashes int    `json:"crashes"`
+}
+
 // RunEnded is the last event of every run (only a late UsageRecorded may follow).
 type RunEnded struct {
 	Status     Status     `json:"status"`
@@ -329,3 +347,4 @@ func (*AgentErrored) Type() EventType      { return TypeAgentErrored }
 func (*RunEnded) Type() EventType          { return TypeRunEnded }
 func (*Warning) Type() EventType           { return TypeWarning }
 func (*GapEvent) Type() EventType          { return TypeGapEvent }
+func (*AgentEscalated) Type() EventType    { return TypeAgentEscalated }

@@ -129,6 +129,8 @@ type Usage struct {
 	Input, CacheRead, CacheWriteShort, CacheWriteLong, Output, Reasoning Long
 	ComputeSeconds                                                       float64
 	CostUsd                                                              *float64
+	CostNanoUsd                                                          *Long
+	CostSource, Provenance                                               string
 	Unpriced                                                             int
 }
 
@@ -151,7 +153,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on MetricsLogged { executionId points { step name value special runTag stage at } }
   ... on ChartConfigured { config }
   ... on MediaLogged { kind key step runTag data }
-  ... on UsageRecorded { requestKey provider model backend isError usage { ` + usageFields + ` } }
+  ... on UsageRecorded { requestKey provider model tier usageStream backend gpu isError toolCalls computedNanoUsd priceId superseded usage { ` + usageFields + ` } }
   ... on QuestionAsked { questionId text schema }
   ... on QuestionAnswered { questionId outcome answer }
   ... on ReportReady { path }
@@ -161,6 +163,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on AgentAborted { reason }
   ... on AgentTimedOut { text }
   ... on AgentErrored { text }
+  ... on AgentEscalated { text crashes }
   ... on RunEnded { status exitReason error }
   ... on Warning { text }
   ... on GapEvent { fromSeq toSeq }`

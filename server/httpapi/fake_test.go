@@ -62,10 +62,13 @@ func (e *engine) Session(_ context.Context, id run.SessionID) (run.Session, erro
 
 func (e *engine) Agents(context.Context) []graph.AgentInfo { return nil }
 func (e *engine) Info(context.Context) graph.ServerInfo    { return graph.ServerInfo{Version: "v1"} }
+func (e *engine) Models(context.Context) []graph.ModelInfo { return nil }
 
 func (e *engine) Deleted(run.SessionID) {}
 
 func (e *engine) FollowRuns(context.Context, run.RunFilter, func(run.Run) error) error { return nil }
+
+func (e *engine) FollowUsage(context.Context, func(run.UsageTotals) error) error { return nil }
 
 func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run.EventFilter, send func([]*run.Event) error) error {
 	defer func() { e.ended <- struct{}{} }()

@@ -166,6 +166,9 @@ export class Timeline {
       case 'AgentErrored':
         this.#note(event, 'bad', 'error', event.text);
         return;
+      case 'AgentEscalated':
+        this.#note(event, 'bad', 'escalated', event.text);
+        return;
       case 'Warning':
         this.#note(event, 'warn', 'warning', event.text);
         return;
