@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -107,8 +108,9 @@ func toEvent(e *run.Event) model.Event {
 	case *run.UsageRecorded:
 		return &model.UsageRecorded{
 			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,
-			RequestKey: p.RequestKey, Provider: text(p.Provider), Model: text(p.Model), Backend: text(p.Backend),
-			IsError: p.IsError, Usage: recordUsage(p),
+			RequestKey: p.RequestKey, Provider: text(p.Provider), Model: text(p.Model), Tier: text(p.Tier), UsageStream: text(p.Stream),
+			Backend: text(p.Backend), Gpu: text(p.GPU), IsError: p.IsError, Usage: recordUsage(p), ToolCalls: callCounts(p.ToolCalls),
+			ComputedNanoUsd: p.ComputedNanoUSD, PriceID: text(p.PriceID), Superseded: p.Superseded,
 		}
 	case *run.QuestionAsked:
 		return &model.QuestionAsked{
@@ -182,11 +184,19 @@ func unreadable(b base, err error) model.Event {
 }
 
 func recordUsage(p *run.UsageRecorded) *model.Usage {
-	u := run.Usage{Tokens: p.Tokens, ComputeMicros: p.ComputeMicros, CostNanoUSD: p.CostNanoUSD, Provenance: p.Provenance, Records: 1}
+	u := run.Usage{Tokens: p.Tokens, ComputeMicros: p.ComputeMicros, CostNanoUSD: p.CostNanoUSD, CostSource: p.CostSource, Provenance: p.Provenance, Records: 1}
 	if p.CostNanoUSD == nil {
 		u.Unpriced = 1
 	}
 	return toUsage(u)
+}
+
+func callCounts(calls map[string]int64) scalar.JSON {
+	if len(calls) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(calls) // strings and integers always encode
+	return scalar.JSON(b)
 }
 
 func toFile(f run.FileInfo) *model.EventFile {

@@ -48,6 +48,7 @@ type fake struct {
 	live      bool
 	series    []run.Series
 	usage     run.Usage
+	repriced  []run.Reprice
 	execs     []run.Execution
 	losses    map[run.ExecutionID]run.Loss
 	outputs   map[string][]run.Output
@@ -179,6 +180,15 @@ func (f *fake) Message(_ context.Context, r run.MessageRequest) (run.Run, error)
 func (f *fake) Abort(_ context.Context, o run.AbortOrder) (run.Receipt, bool, error) {
 	f.aborts = append(f.aborts, o)
 	return f.receipt, f.live, f.err
+}
+
+func (f *fake) Reprice(_ context.Context, r run.Reprice) ([]run.RepriceLine, error) {
+	f.repriced = append(f.repriced, r)
+	old, now := int64(7), int64(1<<60)
+	return []run.RepriceLine{
+		{Day: noon.Truncate(24 * time.Hour), Model: "m", Records: 3, Changed: 2, OldNanoUSD: &old, NewNanoUSD: &now, OldUnknown: 1},
+		{Day: noon.Truncate(24 * time.Hour), Model: "n", Records: 1, NewUnknown: 1, OldUnknown: 1},
+	}, f.err
 }
 
 func (f *fake) Answer(_ context.Context, id string, answer json.RawMessage) (run.Question, error) {

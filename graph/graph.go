@@ -34,6 +34,8 @@ type Runs interface {
 	// Abort gives the receipt, and whether the run was still open.
 	Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error)
 	Answer(ctx context.Context, id string, answer json.RawMessage) (run.Question, error)
+	// Reprice prices usage records again and gives what changed, or would.
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 	// Losses gives the accounts so far of the executions that are at work here.
 	// Who reads them before the rows finds each execution in one of the two.
 	Losses(id run.ID) map[run.ExecutionID]run.Loss

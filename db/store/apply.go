@@ -1,6 +1,8 @@
 package store
 
 import (
+	"reflect"
+
 	"github.com/uptrace/bun"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -8,7 +10,7 @@ import (
 
 // applyRows writes the rows of a batch beside its events and points. The facts
 // were checked before, under the locks that are still held.
-func (w *writer) applyRows(t *tx, b *prepared, f *facts) error {
+func (w *writer) applyRows(t *tx, b *prepared) error {
 	for i := range b.Executions {
 		row, err := rowOfExecution(b.Executions[i])
 		if err != nil {
@@ -32,14 +34,13 @@ func (w *writer) applyRows(t *tx, b *prepared, f *facts) error {
 			return err
 		}
 	}
-	if err := w.applyUsage(t, b.Usage, f); err != nil {
-		return err
-	}
 	if b.Update != nil {
 		return t.applyUpdate(b)
 	}
 	return nil
 }
+
+func typeOf(model any) reflect.Type { return reflect.TypeOf(model).Elem() }
 
 // upsert inserts a model or replaces the row with the same key.
 func (t *tx) upsert(name string, model any, key string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,7 +26,20 @@ type prepared struct {
 	events []*run.Event // Seq is set by each try, At when it was zero
 	zeroAt []bool
 	points []flatPoint
+	booked []*run.Event // of the usage records that were written or changed; made by each try
 	size   int64
+}
+
+// log gives all events in their order. Usage comes after what the batch says,
+// but before a run's end.
+func (p *prepared) log() []*run.Event {
+	if len(p.booked) == 0 {
+		return p.events
+	}
+	if u := p.Update; u != nil && u.To != nil && u.To.Status.Final() {
+		return slices.Concat(p.booked, p.events)
+	}
+	return slices.Concat(p.events, p.booked)
 }
 
 // flatPoint is a metric point on its way to its row.
@@ -48,7 +62,7 @@ func (s *Store) Append(ctx context.Context, b run.Batch) ([]*run.Event, error) {
 	if err := s.w.do(ctx, &op{batch: p, size: p.size}); err != nil {
 		return nil, err
 	}
-	return p.events, nil
+	return p.log(), nil
 }
 
 func (s *Store) prepare(b run.Batch) (*prepared, error) {

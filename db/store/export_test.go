@@ -169,3 +169,13 @@ func Raw(b testing.TB, o Options) (*bun.DB, bun.Conn) {
 	b.Cleanup(func() { _ = conn.Close(); _ = db.Close() })
 	return db, conn
 }
+
+// StreamTotals gives where a cumulative source stands.
+func (s *Store) StreamTotals(name string) (run.Tokens, error) {
+	text, err := s.WriterText("SELECT totals FROM usage_streams WHERE stream = '" + streamID(name) + "'")
+	if err != nil {
+		return run.Tokens{}, err
+	}
+	c, err := countsOf(text)
+	return c.Tokens, err
+}

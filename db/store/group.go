@@ -79,6 +79,7 @@ func (w *writer) writeGroup(ops []*op) {
 type facts struct {
 	runs      map[run.ID]*runFact
 	questions map[string]run.QuestionState
+	streams   streams
 }
 
 type runFact struct {
@@ -88,7 +89,7 @@ type runFact struct {
 	attempt int
 	ended   bool
 	agent   string
-	team    string
+	stage   string
 }
 
 // apply writes a group in the transaction.
@@ -113,6 +114,9 @@ func (w *writer) apply(t *tx, ops []*op) error {
 	if len(refused) > 0 {
 		return refused
 	}
+	if err := w.book(t, ops, wants, sessions, f); err != nil {
+		return err
+	}
 	if err := w.number(t, ops, wants, sessions); err != nil {
 		return err
 	}
@@ -120,12 +124,41 @@ func (w *writer) apply(t *tx, ops []*op) error {
 		return err
 	}
 	for _, o := range ops {
-		if err := w.applyRows(t, o.batch, f); err != nil {
+		if err := w.applyRows(t, o.batch); err != nil {
 			return err
 		}
 	}
 	for _, want := range wants {
 		w.noteFold(t, want, sessions[want.session])
+	}
+	return nil
+}
+
+// book books the usage of a group and takes the seqs of the events that tell of
+// it: how many there are shows only then.
+func (w *writer) book(t *tx, ops []*op, wants []reserve, sessions map[run.SessionID]reserved, f *facts) error {
+	var err error
+	if f.streams, err = t.lockStreams(ops); err != nil {
+		return err
+	}
+	more := map[run.SessionID]int{}
+	for _, o := range ops {
+		if err := w.bookUsage(t, o.batch, f); err != nil {
+			return err
+		}
+		more[o.batch.Session] += len(o.batch.booked)
+	}
+	for i := range wants {
+		n := more[wants[i].session]
+		if n == 0 {
+			continue
+		}
+		again, err := t.d.reserve(t, []reserve{{session: wants[i].session, n: n, points: wants[i].points}})
+		if err != nil {
+			return err
+		}
+		sessions[wants[i].session] = again[wants[i].session]
+		wants[i].n += n
 	}
 	return nil
 }
@@ -187,10 +220,10 @@ func (w *writer) facts(t *tx, ops []*op) (*facts, error) {
 		// Locked until the commit: whoever takes the run over has to wait, and
 		// FOR SHARE is the weakest lock that makes it.
 		slices.Sort(ids)
-		err := t.query("reading runs", "SELECT id, session_id, status, token, attempt, ended_us IS NOT NULL, agent, team FROM runs WHERE id IN (?) ORDER BY id"+t.d.forShare(), func(rows *sql.Rows) error {
+		err := t.query("reading runs", "SELECT id, session_id, status, token, attempt, ended_us IS NOT NULL, agent, stage FROM runs WHERE id IN (?) ORDER BY id"+t.d.forShare(), func(rows *sql.Rows) error {
 			var id run.ID
 			var r runFact
-			if err := rows.Scan(&id, &r.session, &r.status, &r.token, &r.attempt, &r.ended, &r.agent, &r.team); err != nil {
+			if err := rows.Scan(&id, &r.session, &r.status, &r.token, &r.attempt, &r.ended, &r.agent, &r.stage); err != nil {
 				return err
 			}
 			f.runs[id] = &r
@@ -265,7 +298,7 @@ func (w *writer) number(t *tx, ops []*op, wants []reserve, sessions map[run.Sess
 	}
 	n := 0
 	for _, o := range ops {
-		n += len(o.batch.events)
+		n += len(o.batch.events) + len(o.batch.booked)
 	}
 	rows := make([]eventRow, 0, n)
 	now := timeOf(t.now)
@@ -273,11 +306,13 @@ func (w *writer) number(t *tx, ops []*op, wants []reserve, sessions map[run.Sess
 		b := o.batch
 		seq := next[b.Session]
 		for i, e := range b.events {
-			e.Seq = seq
-			seq++
 			if b.zeroAt[i] {
 				e.At = now
 			}
+		}
+		for _, e := range b.log() {
+			e.Seq = seq
+			seq++
 			rows = append(rows, eventRow{sid: sessions[b.Session].sid, seq: e.Seq, atUS: e.At.UnixMicro(), kind: e.Type.Code(), e: e})
 			t.events = append(t.events, e)
 		}

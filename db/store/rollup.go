@@ -93,17 +93,17 @@ func (t *tx) sweep() (keys, marks int, err error) {
 
 // rollupSum adds up the records of closed runs, each under its own model,
 // provider and backend, and counts each run once, under its own.
-const rollupSum = `, parts AS (
+var rollupSum = `, parts AS (
  SELECT r.day, r.agent, r.team, u.model, u.provider, u.backend, 0 AS runs, u.input_tokens, u.cache_read_tokens, u.cache_write_short_tokens,
   u.cache_write_long_tokens, u.output_tokens, u.reasoning_tokens, u.compute_us, u.cost_nano_usd, u.cost_source, u.provenance, 1 AS records
- FROM wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team JOIN usage_records u ON u.run_id = r.id
+ FROM wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team JOIN usage_records u ON u.run_id = r.id AND NOT u.superseded
  UNION ALL
  SELECT r.day, r.agent, r.team, r.model, r.provider, '', 1, 0, 0, 0, 0, 0, 0, 0, NULL, '', '', 0
  FROM wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team)
 INSERT INTO usage_rollups (day, agent, team, model, provider, backend, runs, ` + sumColumns + `)
 SELECT day, agent, team, model, provider, backend, CAST(sum(runs) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), CAST(sum(cache_read_tokens) AS BIGINT),
  CAST(sum(cache_write_short_tokens) AS BIGINT), CAST(sum(cache_write_long_tokens) AS BIGINT), CAST(sum(output_tokens) AS BIGINT),
- CAST(sum(reasoning_tokens) AS BIGINT), CAST(sum(compute_us) AS BIGINT), CAST(sum(cost_nano_usd) AS BIGINT), ` + commonSource + `, ` + worstProvenance + `,
+ CAST(sum(reasoning_tokens) AS BIGINT), CAST(sum(compute_us) AS BIGINT), ` + knownMoney("sum(records)") + `, ` + commonSource + `, ` + worstProvenance + `,
  CAST(sum(records) AS BIGINT), CAST(sum(records) - count(cost_nano_usd) AS BIGINT)
 FROM parts GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`
 

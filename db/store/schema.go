@@ -25,6 +25,9 @@ func (s *Store) verifySchema(ctx context.Context) error {
 		"metric_buckets": bucketColumns,
 		"usage_rollups":  "day, agent, team, model, provider, backend, runs, " + sumColumns,
 		"rollup_dirty":   "id, day, agent, team",
+		"prices":         "id, body, first_used_us",
+		"usage_streams":  "stream, totals, updated_us",
+		"usage_audit":    "id, at_us, who, filter, records, changed, old_nano_usd, new_nano_usd, done",
 	} {
 		queries = append(queries, s.read.NewSelect().TableExpr(table).ColumnExpr(columns))
 	}

@@ -130,7 +130,7 @@ func (s *Store) DeleteSession(ctx context.Context, id run.SessionID) error {
 			t.touch(r.ID)
 		}
 		for _, step := range []struct{ name, query string }{
-			{"emptying usage records", "UPDATE usage_records SET raw = '' WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"},
+			{"emptying usage records", "UPDATE usage_records SET raw = '', stream = '' WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"},
 			{"deleting executions", "DELETE FROM executions WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"},
 			{"deleting artifacts", "DELETE FROM artifacts WHERE session_id = ?"},
 			{"deleting questions", "DELETE FROM questions WHERE session_id = ?"},

@@ -37,6 +37,8 @@ type Options struct {
 	// NoWait tells at once, by ErrInUse, that another process has the data folder,
 	// which may just be ending.
 	NoWait bool
+	// Pricer says what records cost; without one only what agents report is priced.
+	Pricer run.Pricer
 	Logger *slog.Logger // nil discards
 }
 
@@ -56,6 +58,7 @@ type Store struct {
 	lock    *os.File
 	dbFile  string // SQLite only
 	w       *writer
+	pricer  run.Pricer
 	stats   counters
 	lisMu   sync.Mutex
 	lis     atomic.Pointer[[]Listener]
@@ -77,7 +80,7 @@ func open(ctx context.Context, o Options, fault func(string) error) (*Store, err
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Logger, fault: fault}
+	s := &Store{log: o.Logger, fault: fault, pricer: o.Pricer}
 	if err := s.open(ctx, o); err != nil {
 		return nil, errors.Join(err, s.release())
 	}

@@ -36,10 +36,12 @@ func TestPostgres(t *testing.T) {
 
 func subject(t *testing.T, o store.Options, many bool) storetest.Subject {
 	t.Helper()
-	fault := &store.Fault{}
+	fault, book := &store.Fault{}, &storetest.Book{}
+	o.Pricer = book
 	s := openStore(t, o, fault)
 	sub := storetest.Subject{
 		Store:  s,
+		Book:   book,
 		Listen: func(l storetest.Listener) { s.Listen(l) },
 		Fail:   fault.Set,
 		Reopen: func(t *testing.T) storetest.Store {

@@ -2,41 +2,38 @@ package store
 
 import (
 	"context"
-	"reflect"
+	"database/sql"
+	"slices"
 
 	"github.com/uptrace/bun"
 
 	"github.com/weirhq/weir/runtime/run"
 )
 
-func typeOf(model any) reflect.Type { return reflect.TypeOf(model).Elem() }
-
-// applyUsage merges records into those that are stored and sums each run up
-// again. The session's lock keeps other writers away in between.
-func (w *writer) applyUsage(t *tx, records []run.UsageRecord, f *facts) error {
-	if len(records) == 0 {
-		return nil
-	}
-	done := map[run.ID]bool{}
+// bookUsage merges the records of a batch into those that are stored, prices
+// them and sums each run up again; the log gets one event per record that was
+// written or changed. The session's lock keeps other writers away in between.
+func (w *writer) bookUsage(t *tx, b *prepared, f *facts) error {
+	b.booked = nil // an earlier try may have failed at its commit
 	var runs []run.ID
-	for i := range records {
-		row := rowOfUsage(records[i])
-		var old []usageRow
-		if err := t.models("reading a usage record", t.conn.NewSelect().Model(&old).Where("run_id = ?", row.Run).Where("request_key = ?", row.Key)); err != nil {
+	for i := range b.Usage {
+		changed, err := w.bookRecord(t, &b.Usage[i], f)
+		if err != nil {
 			return err
 		}
-		if len(old) > 0 {
-			merged, changed := mergeUsage(old[0], *row)
-			if !changed {
-				continue
+		for _, row := range changed {
+			p, err := row.recorded()
+			if err != nil {
+				return err
 			}
-			row = &merged
+			r := f.runs[run.ID(row.Run)]
+			e, err := newEvent(b.Session, run.Draft{At: timeOf(t.now), Run: run.ID(row.Run), Agent: r.agent, Stage: r.stage, Payload: p})
+			if err != nil {
+				return err
+			}
+			b.booked = append(b.booked, e)
 		}
-		if err := t.upsert("storing a usage record", row, "run_id, request_key"); err != nil {
-			return err
-		}
-		if id := records[i].Run; !done[id] {
-			done[id] = true
+		if id := b.Usage[i].Run; len(changed) > 0 && !slices.Contains(runs, id) {
 			runs = append(runs, id)
 		}
 	}
@@ -54,49 +51,86 @@ func (w *writer) applyUsage(t *tx, records []run.UsageRecord, f *facts) error {
 	return nil
 }
 
-// mergeUsage gives the record of two reports of one request: a better source
-// replaces a worse one, equal ones merge by field-wise maximum, in any order.
-func mergeUsage(old, add usageRow) (usageRow, bool) {
-	switch {
-	case add.Rank < old.Rank:
-		return old, false
-	case add.Rank > old.Rank:
-		if old.AtUS != 0 && (add.AtUS == 0 || old.AtUS < add.AtUS) {
-			add.AtUS = old.AtUS // the time of the request is the first one seen
+// bookRecord books one report and gives the rows that it wrote or changed.
+func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, error) {
+	if err := checkUsage(u); err != nil {
+		return nil, err
+	}
+	row := rowOfUsage(*u)
+	old, err := t.usageRow(row.Run, row.Key)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		if row.Rank < old.Rank {
+			return nil, nil
 		}
-		return add, true
+		if row.Stream == "" {
+			row.Stream = old.Stream
+		}
 	}
-	m := add
-	m.Input, m.CacheRead = max(old.Input, add.Input), max(old.CacheRead, add.CacheRead)
-	m.CacheWriteShort, m.CacheWriteLong = max(old.CacheWriteShort, add.CacheWriteShort), max(old.CacheWriteLong, add.CacheWriteLong)
-	m.Output, m.Reasoning = max(old.Output, add.Output), max(old.Reasoning, add.Reasoning)
-	m.ComputeUS = max(old.ComputeUS, add.ComputeUS)
-	m.IsError = old.IsError || add.IsError
-	if old.AtUS != 0 && (m.AtUS == 0 || old.AtUS < m.AtUS) {
-		m.AtUS = old.AtUS
+	best, err := t.bestRank(row)
+	if err != nil {
+		return nil, err
 	}
-	if old.CostNanoUSD != nil && (m.CostNanoUSD == nil || *old.CostNanoUSD > *m.CostNanoUSD) {
-		m.CostNanoUSD, m.CostSource = old.CostNanoUSD, old.CostSource
+	if u.Cumulative && !row.unknown() {
+		if news, err := t.difference(row, old, f.streams, best); err != nil || !news {
+			return nil, err
+		}
 	}
-	if p := run.Provenance(m.Provenance); p == "" || run.Provenance(old.Provenance) != "" && run.Provenance(old.Provenance).Worse(p) == p {
-		m.Provenance = old.Provenance // the better of the two
+	if old != nil {
+		merged, err := mergeUsage(*old, *row)
+		if err != nil {
+			return nil, err
+		}
+		row = &merged
 	}
-	if m.Model == "" {
-		m.Model = old.Model
+	row.Superseded = row.Rank < best
+	if old != nil && old.same(row) {
+		return nil, nil
 	}
-	if m.Provider == "" {
-		m.Provider = old.Provider
+	if err := w.price(t, row); err != nil {
+		return nil, err
 	}
-	if m.Raw == "" {
-		m.Raw = old.Raw
+	if err := t.upsert("storing a usage record", row, "run_id, request_key"); err != nil {
+		return nil, err
 	}
-	same := m
-	same.BaseModel = old.BaseModel
-	return m, !reflect.DeepEqual(same, old)
+	changed, err := t.supersede(row, best)
+	return append([]*usageRow{row}, changed...), err
+}
+
+// bestRank gives the best source of the other records of a row's stream in its
+// run; -1 when there is none.
+func (t *tx) bestRank(row *usageRow) (int64, error) {
+	best := int64(-1)
+	if row.Stream == "" {
+		return best, nil
+	}
+	err := t.query("looking for better sources", "SELECT coalesce(max(source_rank), -1) FROM usage_records WHERE run_id = ? AND stream = ? AND request_key <> ?", func(rows *sql.Rows) error {
+		return rows.Scan(&best)
+	}, row.Run, row.Stream, row.Key)
+	return best, err
+}
+
+// supersede makes the records of worse sources count no more and gives them.
+func (t *tx) supersede(row *usageRow, best int64) ([]*usageRow, error) {
+	if row.Stream == "" || best < 0 || best >= row.Rank {
+		return nil, nil
+	}
+	var rows []*usageRow
+	if err := t.models("looking for worse sources", t.conn.NewSelect().Model(&rows).Where("run_id = ?", row.Run).Where("stream = ?", row.Stream).
+		Where("source_rank < ?", row.Rank).Where("NOT superseded").Order("request_key")); err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	for _, r := range rows {
+		r.Superseded = true
+	}
+	_, err := t.exec("replacing worse sources", "UPDATE usage_records SET superseded = TRUE WHERE run_id = ? AND stream = ? AND source_rank < ? AND NOT superseded", row.Run, row.Stream, row.Rank)
+	return rows, err
 }
 
 // provenanceRank and its inverse carry the worst provenance through max().
-const (
+var (
 	worstProvenance = "CASE max(CASE provenance WHEN 'UNKNOWN' THEN 4 WHEN 'ESTIMATED' THEN 3 WHEN 'PARTIAL' THEN 2 WHEN 'MEASURED' THEN 1 ELSE 0 END)" +
 		" WHEN 4 THEN 'UNKNOWN' WHEN 3 THEN 'ESTIMATED' WHEN 2 THEN 'PARTIAL' WHEN 1 THEN 'MEASURED' ELSE '' END"
 	// Sources that differ are COMPUTED.
@@ -105,15 +139,21 @@ const (
 	recordSums = "CAST(coalesce(sum(input_tokens), 0) AS BIGINT), CAST(coalesce(sum(cache_read_tokens), 0) AS BIGINT)," +
 		" CAST(coalesce(sum(cache_write_short_tokens), 0) AS BIGINT), CAST(coalesce(sum(cache_write_long_tokens), 0) AS BIGINT)," +
 		" CAST(coalesce(sum(output_tokens), 0) AS BIGINT), CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(compute_us), 0) AS BIGINT)," +
-		" CAST(sum(cost_nano_usd) AS BIGINT), " + commonSource + ", " + worstProvenance + ", count(*), count(*) - count(cost_nano_usd)"
+		" " + knownMoney("count(*)") + ", " + commonSource + ", " + worstProvenance + ", count(*), count(*) - count(cost_nano_usd)"
 	sumColumns = "input_tokens, cache_read_tokens, cache_write_short_tokens, cache_write_long_tokens, output_tokens, reasoning_tokens," +
 		" compute_us, cost_nano_usd, cost_source, provenance, records, unpriced"
 )
 
 // sumUsage makes a run's totals the sum of its records.
 func (t *tx) sumUsage(id run.ID) error {
-	_, err := t.exec("summing up a run", "UPDATE runs SET ("+sumColumns+") = (SELECT "+recordSums+" FROM usage_records WHERE run_id = ?) WHERE id = ?", string(id), string(id))
+	_, err := t.exec("summing up run "+string(id), "UPDATE runs SET ("+sumColumns+") = (SELECT "+recordSums+" FROM usage_records WHERE run_id = ? AND NOT superseded) WHERE id = ?", string(id), string(id))
 	return err
+}
+
+// knownMoney sums money up: NULL when nothing is priced, and when the sum is 0
+// while something is unpriced, which says nothing. It is what run.Usage.Add does.
+func knownMoney(records string) string {
+	return "CASE WHEN sum(cost_nano_usd) = 0 AND " + records + " > count(cost_nano_usd) THEN NULL ELSE CAST(sum(cost_nano_usd) AS BIGINT) END"
 }
 
 // UsageRecords gives a run's usage records in the order of their keys.
@@ -124,7 +164,10 @@ func (s *Store) UsageRecords(ctx context.Context, id run.ID) ([]run.UsageRecord,
 	}
 	out := make([]run.UsageRecord, len(rows))
 	for i := range rows {
-		out[i] = rows[i].record()
+		var err error
+		if out[i], err = rows[i].record(); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

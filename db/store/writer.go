@@ -64,6 +64,7 @@ type writer struct {
 	connected bool
 	seriesIDs map[run.SeriesKey]int64
 	attempts  map[run.ID]int
+	prices    map[string]*run.Price // rows of the table prices
 	folds     map[run.SessionID]*foldState
 	foldTimer *time.Timer
 	foldDue   bool
@@ -75,7 +76,7 @@ func newWriter(s *Store) *writer {
 	w := &writer{
 		s: s, ctx: ctx, giveUp: func() { cancel(errClosed) }, room: semaphore.NewWeighted(queueBytes),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
-		seriesIDs: map[run.SeriesKey]int64{}, attempts: map[run.ID]int{}, folds: map[run.SessionID]*foldState{},
+		seriesIDs: map[run.SeriesKey]int64{}, attempts: map[run.ID]int{}, prices: map[string]*run.Price{}, folds: map[run.SessionID]*foldState{},
 	}
 	if s.d.name() == sqliteName {
 		// The driver watches a context that can end with a goroutine per statement.

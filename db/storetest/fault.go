@@ -35,13 +35,13 @@ func scenarios() []scenario {
 				_, err := s.Append(ctx, run.Batch{
 					Session: r.Session, Fence: fence(r),
 					Drafts:     []run.Draft{run.DraftOf(r, at(1), &run.MetricsLogged{Points: points}), run.DraftOf(r, at(2), &run.RunEnded{})},
-					Usage:      []run.UsageRecord{{Run: r.ID, RequestKey: "k", Tokens: run.Tokens{Input: 1}}},
+					Usage:      []run.UsageRecord{{Run: r.ID, RequestKey: "k", Model: "m", Stream: "s", Cumulative: true, Rank: run.FromResult, Tokens: run.Tokens{Input: 1}}},
 					Executions: []run.Execution{{ID: run.ExecutionID("exe_" + string(r.ID)), Run: r.ID}}, Artifacts: []run.Artifact{{Run: r.ID, Path: "p"}},
 					Questions: []run.Question{q}, Update: &run.Update{Run: r.ID, From: []run.Status{run.Running}, To: &done, EndedAt: at(3), Result: &result, SessionTo: &result},
 				})
 				return err
 			}
-		}, "RUN_STARTED METRICS_LOGGED RUN_ENDED"},
+		}, "RUN_STARTED USAGE_RECORDED METRICS_LOGGED RUN_ENDED"},
 		{"accept", func(t *testing.T, s Store) (run.SessionID, func(context.Context) error) {
 			id := newSession(t, s)
 			r := newRun(id)

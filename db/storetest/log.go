@@ -123,21 +123,6 @@ func testSearchedRuns(t *testing.T, s Subject, find func(run.SessionFilter) stri
 	equal(t, "texts after the deletion", s.Count(t, "SELECT count(*) FROM session_texts WHERE session_id = '"+string(gone)+"'"), 0)
 }
 
-// testSearchAfterUpgrade: what a database of before the search holds is found
-// as well.
-func testSearchAfterUpgrade(t *testing.T, s Subject) {
-	r := newRun(newSession(t, s.Store))
-	r.Input.Prompt = "Count \"100%\"\nand more"
-	accept(t, s.Store, run.NewRun{Run: r})
-	s.Exec(t, "DROP TABLE session_texts")
-	s.Exec(t, "DELETE FROM schema_versions WHERE version_id = 2")
-	again := s.Reopen(t)
-	for _, text := range []string{"TRAINER", "count \"100%\"", "AND MORE"} {
-		page := must[run.Page[run.Session]](t)(again.Sessions(context.Background(), run.SessionFilter{Text: text}, run.PageQuery{}))
-		equal(t, "the sessions with "+text, len(page.Nodes), 1)
-	}
-}
-
 func testAppend(t *testing.T, s Subject) {
 	ctx := context.Background()
 	rec := &recorder{}

@@ -44,6 +44,8 @@ type Listener interface {
 // Subject is a store under test, on a fresh database.
 type Subject struct {
 	Store Store
+	// Book is the store's price book.
+	Book *Book
 	// Listen adds a listener.
 	Listen func(Listener)
 	// Reopen closes the store and opens the same database again.
@@ -76,7 +78,6 @@ func Run(t *testing.T, open Factory) {
 		{"Sessions", testSessions},
 		{"SessionPages", testSessionPages},
 		{"SessionFilters", testSessionFilters},
-		{"SearchAfterUpgrade", testSearchAfterUpgrade},
 		{"Append", testAppend},
 		{"AppendRefused", testAppendRefused},
 		{"Payloads", testPayloads},
@@ -112,6 +113,18 @@ func Run(t *testing.T, open Factory) {
 		{"UsageMerge", testUsageMerge},
 		{"UsageSums", testUsageSums},
 		{"UsageInclusive", testUsageInclusive},
+		{"PricePinned", testPricePinned},
+		{"UsageEvents", testUsageEvents},
+		{"Superseded", testSuperseded},
+		{"Cumulative", testCumulative},
+		{"CumulativeCost", testCumulativeCost},
+		{"CumulativeRace", testCumulativeRace},
+		{"UsageRefused", testUsageRefused},
+		{"UsageOverflow", testUsageOverflow},
+		{"Reprice", testReprice},
+		{"RepricePages", testRepricePages},
+		{"Conservation", testConservation},
+		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},

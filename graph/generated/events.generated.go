@@ -5951,6 +5951,52 @@ func (ec *executionContext) fieldContext_UsageRecorded_model(_ context.Context, 
 	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
 }
 
+func (ec *executionContext) _UsageRecorded_tier(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_tier(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tier, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_tier(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
+}
+
+func (ec *executionContext) _UsageRecorded_usageStream(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_usageStream(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.UsageStream, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_usageStream(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
+}
+
 func (ec *executionContext) _UsageRecorded_backend(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5971,6 +6017,29 @@ func (ec *executionContext) _UsageRecorded_backend(ctx context.Context, field gr
 	)
 }
 func (ec *executionContext) fieldContext_UsageRecorded_backend(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
+}
+
+func (ec *executionContext) _UsageRecorded_gpu(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_gpu(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Gpu, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_gpu(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
 }
 
@@ -6027,6 +6096,98 @@ func (ec *executionContext) fieldContext_UsageRecorded_usage(_ context.Context, 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _UsageRecorded_toolCalls(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_toolCalls(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ToolCalls, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v scalar.JSON) graphql.Marshaler {
+			return ec.marshalOJSON2githubᚗcomᚋweirhqᚋweirᚋgraphᚋscalarᚐJSON(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_toolCalls(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "JSON")
+}
+
+func (ec *executionContext) _UsageRecorded_computedNanoUsd(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_computedNanoUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ComputedNanoUsd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_computedNanoUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRecorded_priceId(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_priceId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PriceID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_priceId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "String")
+}
+
+func (ec *executionContext) _UsageRecorded_superseded(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecorded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecorded_superseded(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Superseded, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecorded_superseded(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecorded", field, false, false, "Boolean")
 }
 
 func (ec *executionContext) _Warning_seq(ctx context.Context, field graphql.CollectedField, obj *model.Warning) (ret graphql.Marshaler) {
@@ -8467,8 +8628,23 @@ func (ec *executionContext) _UsageRecorded(ctx context.Context, sel ast.Selectio
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "tier":
+			out.Values[i] = ec._UsageRecorded_tier(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "usageStream":
+			out.Values[i] = ec._UsageRecorded_usageStream(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "backend":
 			out.Values[i] = ec._UsageRecorded_backend(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "gpu":
+			out.Values[i] = ec._UsageRecorded_gpu(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -8479,6 +8655,26 @@ func (ec *executionContext) _UsageRecorded(ctx context.Context, sel ast.Selectio
 			}
 		case "usage":
 			out.Values[i] = ec._UsageRecorded_usage(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "toolCalls":
+			out.Values[i] = ec._UsageRecorded_toolCalls(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "computedNanoUsd":
+			out.Values[i] = ec._UsageRecorded_computedNanoUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "priceId":
+			out.Values[i] = ec._UsageRecorded_priceId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "superseded":
+			out.Values[i] = ec._UsageRecorded_superseded(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

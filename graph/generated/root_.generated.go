@@ -334,6 +334,7 @@ type ComplexityRoot struct {
 		AnswerQuestion func(childComplexity int, input model.AnswerQuestionInput) int
 		CreateSession  func(childComplexity int, input *model.CreateSessionInput) int
 		DeleteSession  func(childComplexity int, id string) int
+		RepriceUsage   func(childComplexity int, input model.RepriceUsageInput) int
 		SendMessage    func(childComplexity int, input model.SendMessageInput) int
 		StartRun       func(childComplexity int, input model.StartRunInput) int
 	}
@@ -579,19 +580,42 @@ type ComplexityRoot struct {
 	}
 
 	UsageRecorded struct {
-		Agent      func(childComplexity int) int
-		At         func(childComplexity int) int
-		Backend    func(childComplexity int) int
-		IsError    func(childComplexity int) int
-		Model      func(childComplexity int) int
-		Provider   func(childComplexity int) int
-		RequestKey func(childComplexity int) int
-		RunID      func(childComplexity int) int
-		Seq        func(childComplexity int) int
-		SessionID  func(childComplexity int) int
-		Stage      func(childComplexity int) int
-		Type       func(childComplexity int) int
-		Usage      func(childComplexity int) int
+		Agent           func(childComplexity int) int
+		At              func(childComplexity int) int
+		Backend         func(childComplexity int) int
+		ComputedNanoUsd func(childComplexity int) int
+		Gpu             func(childComplexity int) int
+		IsError         func(childComplexity int) int
+		Model           func(childComplexity int) int
+		PriceID         func(childComplexity int) int
+		Provider        func(childComplexity int) int
+		RequestKey      func(childComplexity int) int
+		RunID           func(childComplexity int) int
+		Seq             func(childComplexity int) int
+		SessionID       func(childComplexity int) int
+		Stage           func(childComplexity int) int
+		Superseded      func(childComplexity int) int
+		Tier            func(childComplexity int) int
+		ToolCalls       func(childComplexity int) int
+		Type            func(childComplexity int) int
+		Usage           func(childComplexity int) int
+		UsageStream     func(childComplexity int) int
+	}
+
+	UsageRepricing struct {
+		Applied func(childComplexity int) int
+		Lines   func(childComplexity int) int
+	}
+
+	UsageRepricingLine struct {
+		Changed     func(childComplexity int) int
+		Day         func(childComplexity int) int
+		Model       func(childComplexity int) int
+		NewNanoUsd  func(childComplexity int) int
+		NewUnpriced func(childComplexity int) int
+		OldNanoUsd  func(childComplexity int) int
+		OldUnpriced func(childComplexity int) int
+		Records     func(childComplexity int) int
 	}
 
 	Warning struct {
@@ -1992,6 +2016,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteSession(childComplexity, args["id"].(string)), true
+	case "Mutation.repriceUsage":
+		if e.ComplexityRoot.Mutation.RepriceUsage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_repriceUsage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RepriceUsage(childComplexity, args["input"].(model.RepriceUsageInput)), true
 	case "Mutation.sendMessage":
 		if e.ComplexityRoot.Mutation.SendMessage == nil {
 			break
@@ -3184,6 +3219,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Backend(childComplexity), true
+	case "UsageRecorded.computedNanoUsd":
+		if e.ComplexityRoot.UsageRecorded.ComputedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ComputedNanoUsd(childComplexity), true
+	case "UsageRecorded.gpu":
+		if e.ComplexityRoot.UsageRecorded.Gpu == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Gpu(childComplexity), true
 	case "UsageRecorded.isError":
 		if e.ComplexityRoot.UsageRecorded.IsError == nil {
 			break
@@ -3196,6 +3243,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Model(childComplexity), true
+	case "UsageRecorded.priceId":
+		if e.ComplexityRoot.UsageRecorded.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.PriceID(childComplexity), true
 	case "UsageRecorded.provider":
 		if e.ComplexityRoot.UsageRecorded.Provider == nil {
 			break
@@ -3232,6 +3285,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Stage(childComplexity), true
+	case "UsageRecorded.superseded":
+		if e.ComplexityRoot.UsageRecorded.Superseded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Superseded(childComplexity), true
+	case "UsageRecorded.tier":
+		if e.ComplexityRoot.UsageRecorded.Tier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.Tier(childComplexity), true
+	case "UsageRecorded.toolCalls":
+		if e.ComplexityRoot.UsageRecorded.ToolCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.ToolCalls(childComplexity), true
 	case "UsageRecorded.type":
 		if e.ComplexityRoot.UsageRecorded.Type == nil {
 			break
@@ -3244,6 +3315,74 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecorded.Usage(childComplexity), true
+	case "UsageRecorded.usageStream":
+		if e.ComplexityRoot.UsageRecorded.UsageStream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecorded.UsageStream(childComplexity), true
+
+	case "UsageRepricing.applied":
+		if e.ComplexityRoot.UsageRepricing.Applied == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Applied(childComplexity), true
+	case "UsageRepricing.lines":
+		if e.ComplexityRoot.UsageRepricing.Lines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricing.Lines(childComplexity), true
+
+	case "UsageRepricingLine.changed":
+		if e.ComplexityRoot.UsageRepricingLine.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Changed(childComplexity), true
+	case "UsageRepricingLine.day":
+		if e.ComplexityRoot.UsageRepricingLine.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Day(childComplexity), true
+	case "UsageRepricingLine.model":
+		if e.ComplexityRoot.UsageRepricingLine.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Model(childComplexity), true
+	case "UsageRepricingLine.newNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.NewNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewNanoUsd(childComplexity), true
+	case "UsageRepricingLine.newUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.NewUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.NewUnpriced(childComplexity), true
+	case "UsageRepricingLine.oldNanoUsd":
+		if e.ComplexityRoot.UsageRepricingLine.OldNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldNanoUsd(childComplexity), true
+	case "UsageRepricingLine.oldUnpriced":
+		if e.ComplexityRoot.UsageRepricingLine.OldUnpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.OldUnpriced(childComplexity), true
+	case "UsageRepricingLine.records":
+		if e.ComplexityRoot.UsageRepricingLine.Records == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRepricingLine.Records(childComplexity), true
 
 	case "Warning.agent":
 		if e.ComplexityRoot.Warning.Agent == nil {
@@ -3306,6 +3445,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			graphql.NewInputUnmarshaler("AnswerQuestionInput", ec.unmarshalInputAnswerQuestionInput),
 			graphql.NewInputUnmarshaler("CreateSessionInput", ec.unmarshalInputCreateSessionInput),
 			graphql.NewInputUnmarshaler("EnvVar", ec.unmarshalInputEnvVar),
+			graphql.NewInputUnmarshaler("RepriceUsageInput", ec.unmarshalInputRepriceUsageInput),
 			graphql.NewInputUnmarshaler("RunFilter", ec.unmarshalInputRunFilter),
 			graphql.NewInputUnmarshaler("SandboxInput", ec.unmarshalInputSandboxInput),
 			graphql.NewInputUnmarshaler("SendMessageInput", ec.unmarshalInputSendMessageInput),
@@ -3634,6 +3774,7 @@ type MediaLogged implements Event {
   data: JSON!
 }
 
+"A usage record was written or changed: what it says by now, under its requestKey."
 type UsageRecorded implements Event {
   seq: Long!
   at: Time!
@@ -3645,9 +3786,23 @@ type UsageRecorded implements Event {
   requestKey: String!
   provider: String
   model: String
+  "The service tier, such as batch; null is the standard one."
+  tier: String
+  "The source that tells of the same calls more than once."
+  usageStream: String
   backend: String
+  gpu: String
   isError: Boolean!
+  "What counts; a computed cost beside a reported one is computedNanoUsd."
   usage: Usage!
+  "Calls that the provider bills by number, by name."
+  toolCalls: JSON
+  "What the price row says, in 1e-9 USD; null when there is none."
+  computedNanoUsd: Long
+  "The price row that computedNanoUsd comes from."
+  priceId: String
+  "A better source has taken its place; it counts in no sum."
+  superseded: Boolean!
 }
 
 type QuestionAsked implements Event {
@@ -3872,6 +4027,48 @@ type Mutation {
   answerQuestion(input: AnswerQuestionInput!): Question!
   "Deletes a session's log and files; its runs and their usage records stay. BUSY while a run is open."
   deleteSession(id: ID!): ID!
+  """
+  Prices usage records again by the price book of now, each at the time of its
+  request. Without ` + "`" + `apply` + "`" + ` it only says what would change. What an agent stated
+  that it cost stays booked.
+  """
+  repriceUsage(input: RepriceUsageInput!): UsageRepricing!
+}
+
+"Chooses usage records; a field that is absent chooses all."
+input RepriceUsageInput {
+  "Requests from this moment on."
+  from: Time
+  "Requests before this moment."
+  to: Time
+  model: String
+  provider: String
+  onlyUnpriced: Boolean = false
+  "false: only say what would change."
+  apply: Boolean = false
+  "Who asks, for the audit: the API knows tokens, not people."
+  by: String
+}
+
+type UsageRepricing {
+  applied: Boolean!
+  "By day and model; an execution is counted under its backend."
+  lines: [UsageRepricingLine!]!
+}
+
+type UsageRepricingLine {
+  "The UTC day of the requests."
+  day: Time!
+  model: String!
+  records: Long!
+  "Records whose booked or computed cost becomes another."
+  changed: Long!
+  "What is booked for them, in 1e-9 USD; null when none has a price."
+  oldNanoUsd: Long
+  newNanoUsd: Long
+  "Records without a price."
+  oldUnpriced: Long!
+  newUnpriced: Long!
 }
 
 type Subscription {
@@ -4106,7 +4303,7 @@ type Usage {
   output: Long!
   reasoning: Long!
   computeSeconds: Float!
-  "The sum of what is priced; null when nothing is."
+  "The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced."
   costUsd: Float
   "The same in 1e-9 USD, exact."
   costNanoUsd: Long
@@ -4707,6 +4904,38 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_unpriced(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricing(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applied":
+		return ec.fieldContext_UsageRepricing_applied(ctx, field)
+	case "lines":
+		return ec.fieldContext_UsageRepricing_lines(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricing", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRepricingLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "day":
+		return ec.fieldContext_UsageRepricingLine_day(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRepricingLine_model(ctx, field)
+	case "records":
+		return ec.fieldContext_UsageRepricingLine_records(ctx, field)
+	case "changed":
+		return ec.fieldContext_UsageRepricingLine_changed(ctx, field)
+	case "oldNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_oldNanoUsd(ctx, field)
+	case "newNanoUsd":
+		return ec.fieldContext_UsageRepricingLine_newNanoUsd(ctx, field)
+	case "oldUnpriced":
+		return ec.fieldContext_UsageRepricingLine_oldUnpriced(ctx, field)
+	case "newUnpriced":
+		return ec.fieldContext_UsageRepricingLine_newUnpriced(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRepricingLine", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

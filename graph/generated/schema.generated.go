@@ -29,6 +29,7 @@ type MutationResolver interface {
 	SendMessage(ctx context.Context, input model.SendMessageInput) (*model.Run, error)
 	AnswerQuestion(ctx context.Context, input model.AnswerQuestionInput) (*model.Question, error)
 	DeleteSession(ctx context.Context, id string) (string, error)
+	RepriceUsage(ctx context.Context, input model.RepriceUsageInput) (*model.UsageRepricing, error)
 }
 type QueryResolver interface {
 	Session(ctx context.Context, id string) (*model.Session, error)
@@ -142,6 +143,20 @@ func (ec *executionContext) field_Mutation_deleteSession_args(ctx context.Contex
 		return nil, err
 	}
 	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_repriceUsage_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RepriceUsageInput, error) {
+			return ec.unmarshalNRepriceUsageInput2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐRepriceUsageInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
 	return args, nil
 }
 
@@ -2217,6 +2232,50 @@ func (ec *executionContext) fieldContext_Mutation_deleteSession(ctx context.Cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_deleteSession_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_repriceUsage(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_repriceUsage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RepriceUsage(ctx, fc.Args["input"].(model.RepriceUsageInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.UsageRepricing) graphql.Marshaler {
+			return ec.marshalNUsageRepricing2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricing(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_repriceUsage(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UsageRepricing(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_repriceUsage_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -4677,6 +4736,245 @@ func (ec *executionContext) fieldContext_Usage_unpriced(_ context.Context, field
 	return graphql.NewScalarFieldContext("Usage", field, false, false, "Int")
 }
 
+func (ec *executionContext) _UsageRepricing_applied(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricing_applied(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Applied, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricing_applied(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricing", field, false, false, "Boolean")
+}
+
+func (ec *executionContext) _UsageRepricing_lines(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricing_lines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Lines, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*model.UsageRepricingLine) graphql.Marshaler {
+			return ec.marshalNUsageRepricingLine2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricingLineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricing_lines(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UsageRepricing",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UsageRepricingLine(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _UsageRepricingLine_day(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_day(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Day, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_day(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Time")
+}
+
+func (ec *executionContext) _UsageRepricingLine_model(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "String")
+}
+
+func (ec *executionContext) _UsageRepricingLine_records(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_records(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Records, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_records(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRepricingLine_changed(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRepricingLine_oldNanoUsd(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_oldNanoUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OldNanoUsd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_oldNanoUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRepricingLine_newNanoUsd(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_newNanoUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NewNanoUsd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_newNanoUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRepricingLine_oldUnpriced(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_oldUnpriced(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OldUnpriced, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_oldUnpriced(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
+func (ec *executionContext) _UsageRepricingLine_newUnpriced(ctx context.Context, field graphql.CollectedField, obj *model.UsageRepricingLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRepricingLine_newUnpriced(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NewUnpriced, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRepricingLine_newUnpriced(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRepricingLine", field, false, false, "Long")
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -4818,6 +5116,97 @@ func (ec *executionContext) unmarshalInputEnvVar(ctx context.Context, obj any) (
 func UnmarshalEnvVar(ctx context.Context, raw any) (model.EnvVar, error) {
 	var out model.EnvVar
 	err := graphql.UnmarshalNamedInputFromContext(ctx, "EnvVar", raw, &out)
+	return out, err
+}
+
+func (ec *executionContext) unmarshalInputRepriceUsageInput(ctx context.Context, obj any) (model.RepriceUsageInput, error) {
+	var it model.RepriceUsageInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["onlyUnpriced"]; !present {
+		asMap["onlyUnpriced"] = false
+	}
+	if _, present := asMap["apply"]; !present {
+		asMap["apply"] = false
+	}
+
+	fieldsInOrder := [...]string{"from", "to", "model", "provider", "onlyUnpriced", "apply", "by"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "from":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("from"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.From = data
+		case "to":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("to"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.To = data
+		case "model":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("model"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Model = data
+		case "provider":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("provider"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Provider = data
+		case "onlyUnpriced":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onlyUnpriced"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OnlyUnpriced = data
+		case "apply":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("apply"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Apply = data
+		case "by":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("by"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.By = data
+		}
+	}
+	return it, nil
+}
+
+// UnmarshalRepriceUsageInput unmarshals raw into the RepriceUsageInput input type, using the
+// unmarshaler bound to ctx's request. Call it from a resolver to decode an input
+// object that was not passed as a field argument.
+//
+// ctx must come from a gqlgen request; outside one there is no unmarshaler to use
+// and the returned error says so.
+func UnmarshalRepriceUsageInput(ctx context.Context, raw any) (model.RepriceUsageInput, error) {
+	var out model.RepriceUsageInput
+	err := graphql.UnmarshalNamedInputFromContext(ctx, "RepriceUsageInput", raw, &out)
 	return out, err
 }
 
@@ -5893,6 +6282,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "repriceUsage":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_repriceUsage(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -6682,6 +7078,112 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 	return out
 }
 
+var usageRepricingImplementors = []string{"UsageRepricing"}
+
+func (ec *executionContext) _UsageRepricing(ctx context.Context, sel ast.SelectionSet, obj *model.UsageRepricing) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, usageRepricingImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UsageRepricing")
+		case "applied":
+			out.Values[i] = ec._UsageRepricing_applied(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lines":
+			out.Values[i] = ec._UsageRepricing_lines(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
+var usageRepricingLineImplementors = []string{"UsageRepricingLine"}
+
+func (ec *executionContext) _UsageRepricingLine(ctx context.Context, sel ast.SelectionSet, obj *model.UsageRepricingLine) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, usageRepricingLineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UsageRepricingLine")
+		case "day":
+			out.Values[i] = ec._UsageRepricingLine_day(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "model":
+			out.Values[i] = ec._UsageRepricingLine_model(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "records":
+			out.Values[i] = ec._UsageRepricingLine_records(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changed":
+			out.Values[i] = ec._UsageRepricingLine_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "oldNanoUsd":
+			out.Values[i] = ec._UsageRepricingLine_oldNanoUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "newNanoUsd":
+			out.Values[i] = ec._UsageRepricingLine_newNanoUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "oldUnpriced":
+			out.Values[i] = ec._UsageRepricingLine_oldUnpriced(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "newUnpriced":
+			out.Values[i] = ec._UsageRepricingLine_newUnpriced(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -6948,6 +7450,11 @@ func (ec *executionContext) marshalNQuestionState2githubᚗcomᚋweirhqᚋweir�
 	return v
 }
 
+func (ec *executionContext) unmarshalNRepriceUsageInput2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐRepriceUsageInput(ctx context.Context, v any) (model.RepriceUsageInput, error) {
+	res, err := ec.unmarshalInputRepriceUsageInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNRun2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐRunᚄ(ctx context.Context, sel ast.SelectionSet, v []*model.Run) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 16, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -7092,6 +7599,38 @@ func (ec *executionContext) marshalNUsage2ᚖgithubᚗcomᚋweirhqᚋweirᚋgrap
 		return graphql.Null
 	}
 	return ec._Usage(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNUsageRepricing2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricing(ctx context.Context, sel ast.SelectionSet, v *model.UsageRepricing) graphql.Marshaler {
+	if v == nil {
+		graphql.AddInvalidNullError(ctx, "UsageRepricing!")
+		return graphql.Null
+	}
+	return ec._UsageRepricing(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNUsageRepricingLine2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricingLineᚄ(ctx context.Context, sel ast.SelectionSet, v []*model.UsageRepricingLine) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 16, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNUsageRepricingLine2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricingLine(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNUsageRepricingLine2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐUsageRepricingLine(ctx context.Context, sel ast.SelectionSet, v *model.UsageRepricingLine) graphql.Marshaler {
+	if v == nil {
+		graphql.AddInvalidNullError(ctx, "UsageRepricingLine!")
+		return graphql.Null
+	}
+	return ec._UsageRepricingLine(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOAbortReceipt2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐAbortReceipt(ctx context.Context, sel ast.SelectionSet, v *model.AbortReceipt) graphql.Marshaler {

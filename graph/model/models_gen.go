@@ -448,6 +448,21 @@ type ReportReady struct {
 
 func (ReportReady) IsEvent() {}
 
+// Chooses usage records; a field that is absent chooses all.
+type RepriceUsageInput struct {
+	// Requests from this moment on.
+	From *time.Time `json:"from,omitempty"`
+	// Requests before this moment.
+	To           *time.Time `json:"to,omitempty"`
+	Model        *string    `json:"model,omitempty"`
+	Provider     *string    `json:"provider,omitempty"`
+	OnlyUnpriced *bool      `json:"onlyUnpriced,omitempty"`
+	// false: only say what would change.
+	Apply *bool `json:"apply,omitempty"`
+	// Who asks, for the audit: the API knows tokens, not people.
+	By *string `json:"by,omitempty"`
+}
+
 type Run struct {
 	ID    string  `json:"id"`
 	Agent string  `json:"agent"`
@@ -695,7 +710,7 @@ type Usage struct {
 	Output          int64   `json:"output"`
 	Reasoning       int64   `json:"reasoning"`
 	ComputeSeconds  float64 `json:"computeSeconds"`
-	// The sum of what is priced; null when nothing is.
+	// The sum of what is priced; null when nothing is, and when it is 0 while something is unpriced.
 	CostUsd *float64 `json:"costUsd,omitempty"`
 	// The same in 1e-9 USD, exact.
 	CostNanoUsd *int64      `json:"costNanoUsd,omitempty"`
@@ -705,6 +720,7 @@ type Usage struct {
 	Unpriced int `json:"unpriced"`
 }
 
+// A usage record was written or changed: what it says by now, under its requestKey.
 type UsageRecorded struct {
 	Seq        int64     `json:"seq"`
 	At         time.Time `json:"at"`
@@ -716,12 +732,47 @@ type UsageRecorded struct {
 	RequestKey string    `json:"requestKey"`
 	Provider   *string   `json:"provider,omitempty"`
 	Model      *string   `json:"model,omitempty"`
-	Backend    *string   `json:"backend,omitempty"`
-	IsError    bool      `json:"isError"`
-	Usage      *Usage    `json:"usage"`
+	// The service tier, such as batch; null is the standard one.
+	Tier *string `json:"tier,omitempty"`
+	// The source that tells of the same calls more than once.
+	UsageStream *string `json:"usageStream,omitempty"`
+	Backend     *string `json:"backend,omitempty"`
+	Gpu         *string `json:"gpu,omitempty"`
+	IsError     bool    `json:"isError"`
+	// What counts; a computed cost beside a reported one is computedNanoUsd.
+	Usage *Usage `json:"usage"`
+	// Calls that the provider bills by number, by name.
+	ToolCalls scalar.JSON `json:"toolCalls,omitempty"`
+	// What the price row says, in 1e-9 USD; null when there is none.
+	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
+	// The price row that computedNanoUsd comes from.
+	PriceID *string `json:"priceId,omitempty"`
+	// A better source has taken its place; it counts in no sum.
+	Superseded bool `json:"superseded"`
 }
 
 func (UsageRecorded) IsEvent() {}
+
+type UsageRepricing struct {
+	Applied bool `json:"applied"`
+	// By day and model; an execution is counted under its backend.
+	Lines []*UsageRepricingLine `json:"lines"`
+}
+
+type UsageRepricingLine struct {
+	// The UTC day of the requests.
+	Day     time.Time `json:"day"`
+	Model   string    `json:"model"`
+	Records int64     `json:"records"`
+	// Records whose booked or computed cost becomes another.
+	Changed int64 `json:"changed"`
+	// What is booked for them, in 1e-9 USD; null when none has a price.
+	OldNanoUsd *int64 `json:"oldNanoUsd,omitempty"`
+	NewNanoUsd *int64 `json:"newNanoUsd,omitempty"`
+	// Records without a price.
+	OldUnpriced int64 `json:"oldUnpriced"`
+	NewUnpriced int64 `json:"newUnpriced"`
+}
 
 type Warning struct {
 	Seq       int64     `json:"seq"`

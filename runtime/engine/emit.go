@@ -61,6 +61,8 @@ type emitter struct {
 	room   chan struct{} // closed and replaced when size gets smaller
 	closed bool
 	failed error // fenced: nothing is taken any more
+	// doubted are the models whose stated cost was found to differ: one Warning each.
+	doubted map[string]bool
 
 	wake chan struct{} // holds one token: look at the queue
 	done chan struct{} // closed when loop has returned
@@ -69,7 +71,7 @@ type emitter struct {
 func newEmitter(ctx context.Context, store appender, r run.Run, log *slog.Logger, cancel context.CancelCauseFunc) *emitter {
 	return &emitter{
 		ctx: ctx, store: store, run: r, log: log, cancel: cancel,
-		held: make(map[string]*held), room: make(chan struct{}),
+		held: make(map[string]*held), room: make(chan struct{}), doubted: make(map[string]bool),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -273,7 +275,10 @@ func (m *emitter) append(entries []entry) error {
 		return nil // a barrier
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		_, err := m.store.Append(m.ctx, b)
+		events, err := m.store.Append(m.ctx, b)
+		if err == nil {
+			m.compareCosts(events)
+		}
 		if err == nil || run.CodeOf(err) != run.Unavailable || m.ctx.Err() != nil {
 			return err
 		}

@@ -162,7 +162,6 @@ func (k *sink) finished(res *sandbox.Result) error {
 	}
 	x := k.ending(problems)
 	x.usage = []run.UsageRecord{u}
-	x.drafts = append(x.drafts, s.draft(usageRecorded(u)))
 	return s.emit.commit(s.e.write, x)
 }
 

@@ -95,15 +95,7 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if u.CostNanoUSD != nil && u.CostSource == "" {
 		u.CostSource = run.AgentReported
 	}
-	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}, drafts: []run.Draft{h.s.draft(usageRecorded(u))}})
-}
-
-func usageRecorded(u run.UsageRecord) *run.UsageRecorded {
-	return &run.UsageRecorded{
-		RequestKey: u.RequestKey, Kind: u.Kind, Provider: u.Provider, Model: u.Model, Backend: u.Backend,
-		Tokens: u.Tokens, ComputeMicros: u.ComputeMicros, IsError: u.IsError,
-		CostNanoUSD: u.CostNanoUSD, Provenance: u.Provenance,
-	}
+	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}})
 }
 
 // both derives a context that also ends with the run, so that a driver which

@@ -30,6 +30,8 @@ type Store interface {
 	// DeleteSession removes a session's events, points and content, keeps its run
 	// rows and usage records, and is Busy while a run is open.
 	DeleteSession(ctx context.Context, id run.SessionID) error
+	// Reprice prices usage records again, in several transactions.
+	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
 
 	Session(ctx context.Context, id run.SessionID) (run.Session, error)
 	Run(ctx context.Context, id run.ID) (run.Run, error)

@@ -211,18 +211,27 @@ type MediaLogged struct {
 	Data   json.RawMessage `json:"data"`
 }
 
-// UsageRecorded says that a usage record was written or improved.
+// UsageRecorded says that a usage record was written or changed, and what it says
+// by now. The store appends it.
 type UsageRecorded struct {
-	RequestKey    string     `json:"requestKey"`
-	Kind          UsageKind  `json:"kind"`
-	Provider      string     `json:"provider,omitempty"`
-	Model         string     `json:"model,omitempty"`
-	Backend       string     `json:"backend,omitempty"`
-	Tokens        Tokens     `json:"tokens"`
-	ComputeMicros int64      `json:"computeMicros,omitempty"`
-	IsError       bool       `json:"isError"`
-	CostNanoUSD   *int64     `json:"costNanoUsd,omitempty"`
-	Provenance    Provenance `json:"provenance"`
+	RequestKey      string           `json:"requestKey"`
+	Kind            UsageKind        `json:"kind"`
+	Provider        string           `json:"provider,omitempty"`
+	Model           string           `json:"model,omitempty"`
+	Tier            string           `json:"tier,omitempty"`
+	Stream          string           `json:"stream,omitempty"`
+	Backend         string           `json:"backend,omitempty"`
+	GPU             string           `json:"gpu,omitempty"`
+	Tokens          Tokens           `json:"tokens"`
+	ToolCalls       map[string]int64 `json:"toolCalls,omitempty"`
+	ComputeMicros   int64            `json:"computeMicros,omitempty"`
+	IsError         bool             `json:"isError"`
+	CostNanoUSD     *int64           `json:"costNanoUsd,omitempty"`
+	CostSource      CostSource       `json:"costSource,omitempty"`
+	ComputedNanoUSD *int64           `json:"computedNanoUsd,omitempty"`
+	PriceID         string           `json:"priceId,omitempty"`
+	Provenance      Provenance       `json:"provenance"`
+	Superseded      bool             `json:"superseded,omitempty"` // counts in no sum any more
 }
 
 // QuestionAsked opens a question.

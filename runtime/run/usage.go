@@ -141,15 +141,17 @@ type Pricer interface {
 	Price(u UsageRecord, pinned *Price) (Pricing, error)
 }
 
-// Usage is a sum of usage records.
+// Usage is a sum of usage records, superseded ones left out.
 type Usage struct {
 	Tokens
 	ComputeMicros int64
-	CostNanoUSD   *int64 // sum over the priced records; nil when none is priced
-	CostSource    CostSource
-	Provenance    Provenance
-	Records       int64
-	Unpriced      int64 // records without a price
+	// CostNanoUSD is the sum over the priced records: nil when none is priced, and
+	// when it is 0 while something is unpriced, which says nothing.
+	CostNanoUSD *int64
+	CostSource  CostSource
+	Provenance  Provenance
+	Records     int64
+	Unpriced    int64 // records without a price
 }
 
 // Add gives the sum of two usages. Sources that differ leave CostSource COMPUTED.
@@ -162,6 +164,9 @@ func (u Usage) Add(v Usage) Usage {
 		Provenance:    u.Provenance.Worse(v.Provenance),
 		Records:       u.Records + v.Records,
 		Unpriced:      u.Unpriced + v.Unpriced,
+	}
+	if sum.CostNanoUSD != nil && *sum.CostNanoUSD == 0 && sum.Unpriced > 0 {
+		sum.CostNanoUSD = nil
 	}
 	if u.CostSource == "" {
 		sum.CostSource = v.CostSource

@@ -17,6 +17,12 @@ type clientCommands struct {
 	Runs     cli.RunsCommand     `cmd:"" help:"List runs, the newest first." group:"Runs"`
 	Sessions cli.SessionsCommand `cmd:"" help:"List sessions, the newest first." group:"Runs"`
 	Agents   cli.AgentsCommand   `cmd:"" help:"List the agents of a server." group:"Runs"`
+	Usage    usageCommands       `cmd:"" help:"Work on what was used." group:"Runs"`
+}
+
+// usageCommands are about the bill.
+type usageCommands struct {
+	Reprice cli.RepriceCommand `cmd:"" help:"Price usage records again by the price book of now, and show the difference."`
 }
 
 // schemaCommand prints the API's schema; it needs no server.

@@ -43,5 +43,10 @@ func (k keepAll) CreateSession(context.Context, string) (run.Session, error) {
 	return run.Session{}, k.refuse()
 }
 
+// Reprice implements graph.Runs.
+func (k keepAll) Reprice(context.Context, run.Reprice) ([]run.RepriceLine, error) {
+	return nil, k.refuse()
+}
+
 // DeleteSession implements graph.Runs.
 func (k keepAll) DeleteSession(context.Context, run.SessionID) error { return k.refuse() }

@@ -151,7 +151,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on MetricsLogged { executionId points { step name value special runTag stage at } }
   ... on ChartConfigured { config }
   ... on MediaLogged { kind key step runTag data }
-  ... on UsageRecorded { requestKey provider model backend isError usage { ` + usageFields + ` } }
+  ... on UsageRecorded { requestKey provider model tier usageStream backend gpu isError toolCalls computedNanoUsd priceId superseded usage { ` + usageFields + ` } }
   ... on QuestionAsked { questionId text schema }
   ... on QuestionAnswered { questionId outcome answer }
   ... on ReportReady { path }

@@ -131,14 +131,16 @@ metrics(maxPoints: 1) { name runTag buckets { fromStep toStep count min max last
 events(sessionId: $s, after: $after, types: $types, runId: $run, first: $first) { nodes { ` + eventFields + ` } lastSeq hasMore } }`
 	abortText = `mutation Abort($id: ID!, $silent: Boolean, $wait: Boolean, $reason: String) {
 abortRun(id: $id, silent: $silent, wait: $wait, reason: $reason) { ` + receiptFields + ` } }`
-	createText = `mutation Create($input: CreateSessionInput) { createSession(input: $input) { id } }`
-	startText  = `mutation Start($input: StartRunInput!) { startRun(input: $input) { ` + runFields + ` } }`
+	createText  = `mutation Create($input: CreateSessionInput) { createSession(input: $input) { id } }`
+	repriceText = `mutation Reprice($input: RepriceUsageInput!) { repriceUsage(input: $input) {
+applied lines { day model records changed oldNanoUsd newNanoUsd oldUnpriced newUnpriced } } }`
+	startText = `mutation Start($input: StartRunInput!) { startRun(input: $input) { ` + runFields + ` } }`
 )
 
 // operations are the documents that this package sends, for the test that holds
 // them against the schema.
 func operations() []string {
-	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, eventsText, abortText, createText, startText}
+	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, eventsText, abortText, createText, startText, repriceText}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

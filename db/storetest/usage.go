@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+func cost(n int64) *int64 { return &n }
+
+func record(t *testing.T, s Store, r run.Run, records ...run.UsageRecord) {
+	t.Helper()
+	for i := range records {
+		records[i].Run = r.ID
+		if records[i].Kind == "" {
+			records[i].Kind = run.ModelCall
+		}
+		if records[i].At.IsZero() {
+			records[i].At = at(1)
+		}
+	}
+	must[[]*run.Event](t)(s.Append(context.Background(), run.Batch{Session: r.Session, Usage: records}))
+}
+
+// testUsageMerge: a better source replaces, an equal one merges by maximum, a
+// worse one is ignored, in whatever order they come.
+func testUsageMerge(t *testing.T, s Subject) {
+	ctx := context.Background()
+	reports := []run.UsageRecord{
+		{RequestKey: "k", Rank: run.FromEstimate, Provenance: run.Estimated, Tokens: run.Tokens{Input: 999, Output: 999}, CostNanoUSD: cost(999)},
+		{RequestKey: "k", Rank: run.FromResult, Provenance: run.Partial, Tokens: run.Tokens{Input: 10, Output: 1, CacheRead: 5}, CostNanoUSD: cost(70), Provider: "p", Model: "m"},
+		{RequestKey: "k", Rank: run.FromResult, Provenance: run.Measured, Tokens: run.Tokens{Input: 10, Output: 8, Reasoning: 2}, CostNanoUSD: cost(100), Provider: "p", Model: "m"},
+		{RequestKey: "k", Rank: run.FromTranscript, Provenance: run.Measured, Tokens: run.Tokens{Input: 50, Output: 50}, CostNanoUSD: cost(500)},
+	}
+	for range 6 {
+		rand.Shuffle(len(reports), func(i, j int) { reports[i], reports[j] = reports[j], reports[i] })
+		r := live(t, s.Store, "a")
+		for _, u := range reports {
+			record(t, s.Store, r, u)
+			record(t, s.Store, r, u) // a repetition adds nothing
+		}
+		got := must[[]run.UsageRecord](t)(s.Store.UsageRecords(ctx, r.ID))
+		equal(t, "the number of records", len(got), 1)
+		equal(t, "the tokens", got[0].Tokens, run.Tokens{Input: 10, Output: 8, Reasoning: 2, CacheRead: 5})
+		equal(t, "the rest", fmt.Sprint(*got[0].CostNanoUSD, got[0].Provenance, got[0].Rank, got[0].Model), fmt.Sprint(100, run.Measured, run.FromResult, "m"))
+		now := must[run.Run](t)(s.Store.Run(ctx, r.ID))
+		equal(t, "the run's total", fmt.Sprint(now.Usage.Tokens, *now.Usage.CostNanoUSD, now.Usage.Records), fmt.Sprint(got[0].Tokens, 100, 1))
+	}
+}
+
+func testUsageSums(t *testing.T, s Subject) {
+	ctx := context.Background()
+	r := live(t, s.Store, "a")
+	usage := func() run.Usage { return must[run.Run](t)(s.Store.Run(ctx, r.ID)).Usage }
+	equal(t, "nothing yet", usage(), run.Usage{})
+	record(t, s.Store, r, run.UsageRecord{RequestKey: "a", Rank: run.FromResult, Provenance: run.Measured, Tokens: run.Tokens{Input: 1, CacheRead: 2, CacheWriteShort: 3, CacheWriteLong: 4, Output: 5, Reasoning: 6}})
+	u := usage()
+	equal(t, "nothing is priced", fmt.Sprint(u.CostNanoUSD == nil, u.Records, u.Unpriced, u.Provenance, u.CostSource), "true 1 1MEASURED")
+	s.Book.Set("free", 0)
+	record(t, s.Store, r, run.UsageRecord{RequestKey: "b", Rank: run.FromResult, Provenance: run.Partial, Model: "free", Tokens: run.Tokens{Input: 1 << 40}})
+	u = usage()
+	equal(t, "zero beside unknown says nothing", fmt.Sprint(u.CostNanoUSD == nil, u.Records, u.Unpriced, u.CostSource), "true 2 1COMPUTED")
+	const dear = 1 << 49 // nano-USD
+	s.Book.Set("local", dear/1_500_000)
+	record(t, s.Store, r,
+		run.UsageRecord{RequestKey: "c", Rank: run.FromResult, Provenance: run.Measured, Kind: run.ComputeUsage, Backend: "local", ComputeMicros: 1_500_000, IsError: true})
+	u = usage()
+	equal(t, "the sum", u.Tokens, run.Tokens{Input: 1 + 1<<40, CacheRead: 2, CacheWriteShort: 3, CacheWriteLong: 4, Output: 5, Reasoning: 6})
+	equal(t, "the rest", fmt.Sprint(*u.CostNanoUSD, u.Records, u.Unpriced, u.Provenance, u.CostSource, u.ComputeMicros), fmt.Sprint(int64(dear)/1_500_000*1_500_000, 3, 1, run.Partial, run.Computed, 1_500_000))
+	record(t, s.Store, r, run.UsageRecord{RequestKey: "d", CostNanoUSD: cost(1), CostSource: run.AgentReported},
+		run.UsageRecord{RequestKey: "e", Provenance: run.UnknownProvenance, Model: "free", Tokens: run.Tokens{Input: 9}, CostNanoUSD: cost(9)})
+	u = usage()
+	equal(t, "sources that differ, the worst provenance", fmt.Sprint(u.CostSource, u.Provenance, u.Input, u.Unpriced), fmt.Sprint("COMPUTED", "UNKNOWN", 1+1<<40, 2))
+	one := live(t, s.Store, "a")
+	record(t, s.Store, one, run.UsageRecord{RequestKey: "d", CostNanoUSD: cost(1), CostSource: run.AgentReported})
+	equal(t, "a single source", must[run.Run](t)(s.Store.Run(ctx, one.ID)).Usage.CostSource, run.AgentReported)
+}
+
+func testUsageInclusive(t *testing.T, s Subject) {
+	ctx := context.Background()
+	root := live(t, s.Store, "a")
+	kid := child(t, s.Store, root)
+	grand := child(t, s.Store, kid)
+	for i, r := range []run.Run{root, kid, grand} {
+		u := run.UsageRecord{RequestKey: "k", Tokens: run.Tokens{Input: int64(1 + 10*i)}}
+		if i > 0 {
+			u.CostNanoUSD = cost(100)
+		}
+		record(t, s.Store, r, u)
+	}
+	u := must[run.Usage](t)(s.Store.InclusiveUsage(ctx, root.ID))
+	equal(t, "the whole tree", fmt.Sprint(u.Input, *u.CostNanoUSD, u.Records, u.Unpriced), "33 200 3 1")
+	u = must[run.Usage](t)(s.Store.InclusiveUsage(ctx, grand.ID))
+	equal(t, "a leaf", fmt.Sprint(u.Input, *u.CostNanoUSD, u.Records), "21 100 1")
+}
+
+func testSnapshots(t *testing.T, s Subject) {
+	ctx := context.Background()
+	r := live(t, s.Store, "a")
+	one := run.UsageSnapshot{Run: r.ID, At: at(1), Usage: run.Usage{Tokens: run.Tokens{Input: 50, Output: 100, CacheRead: 10, CacheWriteShort: 5}, Records: 1, Unpriced: 1, Provenance: run.Measured}}
+	two := run.UsageSnapshot{Run: r.ID, At: at(2), Usage: run.Usage{Tokens: run.Tokens{Input: 60}, CostNanoUSD: cost(7)}}
+	ok(t, s.Store.AddSnapshots(ctx, []run.UsageSnapshot{two, one}))
+	ok(t, s.Store.AddSnapshots(ctx, []run.UsageSnapshot{one}))
+	got := must[[]run.UsageSnapshot](t)(s.Store.Snapshots(ctx, r.ID))
+	equal(t, "the number", len(got), 2)
+	equal(t, "the first", got[0], one)
+	equal(t, "the cost of the second", *got[1].Usage.CostNanoUSD, 7)
+}

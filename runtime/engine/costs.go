@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// Reprice prices usage records again and gives what changed, or would.
+func (e *Engine) Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error) {
+	return e.store.Reprice(ctx, r)
+}
+
+// Costs of one record that lie closer together are not worth a word: 1e-6 USD.
+const smallNanoUSD = 1000
+
+// compareCosts warns, once per run and model, when what an agent says it cost and
+// what the price book says differ by more than 1 %. The events are those that
+// were just committed; the warning is committed after them.
+func (m *emitter) compareCosts(events []*run.Event) {
+	for _, e := range events {
+		if e.Type != run.TypeUsageRecorded {
+			continue
+		}
+		p, err := e.Payload()
+		if err != nil {
+			m.log.Warn("A usage event cannot be read", "run", e.Run, "seq", e.Seq, "error", err)
+			continue
+		}
+		u, ok := p.(*run.UsageRecorded)
+		if !ok || u.Superseded || u.CostSource != run.AgentReported || u.CostNanoUSD == nil || u.ComputedNanoUSD == nil || !differ(*u.CostNanoUSD, *u.ComputedNanoUSD) {
+			continue
+		}
+		m.mu.Lock()
+		if !m.doubted[u.Model] {
+			m.doubted[u.Model] = true
+			m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: fmt.Sprintf(
+				"the agent reports %s USD for a request to %s, the price %s gives %s USD: the reported cost is booked, the other one stands beside it; if the price is wrong, correct it in the price file",
+				usd(*u.CostNanoUSD), named(u.Model), u.PriceID, usd(*u.ComputedNanoUSD))})}})
+		}
+		m.mu.Unlock()
+	}
+}
+
+func named(model string) string {
+	if model == "" {
+		return "a model without a name"
+	}
+	return model
+}
+
+// differ tells whether two costs are more than 1 % of the larger one apart.
+func differ(a, b int64) bool {
+	apart, most := a-b, max(a, b)
+	if apart < 0 {
+		apart = -apart
+	}
+	return apart > smallNanoUSD && apart > most/100
+}
+
+// usd writes an amount without rounding it.
+func usd(nano int64) string {
+	s := strconv.FormatInt(nano, 10)
+	if len(s) < 10 {
+		s = strings.Repeat("0", 10-len(s)) + s
+	}
+	whole, part := s[:len(s)-9], strings.TrimRight(s[len(s)-9:], "0")
+	if part == "" {
+		return whole
+	}
+	return whole + "." + part
+}
