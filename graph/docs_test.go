@@ -105,6 +105,7 @@ func TestDocumentedErrorsAndLimits(t *testing.T) {
 	rows = append(rows,
 		fmt.Sprintf("| `events(first, last)` | %d by default, at most %d |", defaultEvents, maxEvents),
 		fmt.Sprintf("| `sessions(first)`, `runs(first)` | %d by default, at most %d |", defaultRows, maxRows),
+		fmt.Sprintf("| `usageRecords(first)`, `snapshots(first)` | %d by default, at most %d |", defaultRecords, maxRecords),
 		fmt.Sprintf("| `maxPoints` | %d by default, at most %d |", defaultPoints, maxPointsAsked),
 		fmt.Sprintf("| %d; %d runs in `compareMetrics` |", maxNames, maxCompared),
 		fmt.Sprintf("| depth of an operation | %d |", defaultDepth),

@@ -49,6 +49,13 @@ type fake struct {
 	series    []run.Series
 	usage     run.Usage
 	repriced  []run.Reprice
+	records   []run.UsageRecord
+	rollups   []run.UsageRollup
+
+	recordAsk   run.RecordQuery
+	snapshotAsk run.SnapshotQuery
+	rollupAsk   run.RollupQuery
+
 	execs     []run.Execution
 	losses    map[run.ExecutionID]run.Loss
 	outputs   map[string][]run.Output
@@ -112,6 +119,36 @@ func (f *fake) Children(context.Context, run.ID) ([]run.Run, error) {
 
 func (f *fake) InclusiveUsage(context.Context, run.ID) (run.Usage, error) {
 	return f.usage, f.err
+}
+
+func (f *fake) SessionUsage(context.Context, run.SessionID) (run.Usage, error) { return f.usage, f.err }
+
+func (f *fake) RecordPage(_ context.Context, q run.RecordQuery) ([]run.UsageRecord, error) {
+	f.recordAsk = q
+	return f.records, f.err
+}
+
+func (f *fake) Snapshots(_ context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error) {
+	f.snapshotAsk = q
+	return []run.UsageSnapshot{{Run: runA, At: noon, Usage: f.usage}}, f.err
+}
+
+func (f *fake) GroupRollups(_ context.Context, q run.RollupQuery) ([]run.UsageRollup, error) {
+	f.rollupAsk = q
+	return f.rollups, f.err
+}
+
+func (f *fake) FollowUsage(ctx context.Context, send func(run.UsageTotals) error) error {
+	if f.err != nil {
+		return f.err
+	}
+	for n := range int64(2) {
+		if err := send(run.UsageTotals{At: noon, Runs: n + 1, Usage: f.usage}); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (f *fake) Executions(context.Context, run.ID) ([]run.Execution, error) { return f.execs, f.err }

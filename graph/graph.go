@@ -51,6 +51,10 @@ type Reader interface {
 	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
 	Children(ctx context.Context, id run.ID) ([]run.Run, error)
 	InclusiveUsage(ctx context.Context, id run.ID) (run.Usage, error)
+	SessionUsage(ctx context.Context, id run.SessionID) (run.Usage, error)
+	RecordPage(ctx context.Context, q run.RecordQuery) ([]run.UsageRecord, error)
+	Snapshots(ctx context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error)
+	GroupRollups(ctx context.Context, q run.RollupQuery) ([]run.UsageRollup, error)
 	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
 	Artifacts(ctx context.Context, id run.ID) ([]run.Artifact, error)
 	Questions(ctx context.Context, id run.ID) ([]run.Question, error)
@@ -65,6 +69,8 @@ type Feed interface {
 	Follow(ctx context.Context, session run.SessionID, after int64, f run.EventFilter, send func([]*run.Event) error) error
 	// FollowRuns sends a run each time it changed; only the newest state counts.
 	FollowRuns(ctx context.Context, f run.RunFilter, send func(run.Run) error) error
+	// FollowUsage sends what the active runs have used, at once and when it changed.
+	FollowUsage(ctx context.Context, send func(run.UsageTotals) error) error
 	// Deleted ends the followers of a session that is no more, with NOT_FOUND.
 	Deleted(session run.SessionID)
 }

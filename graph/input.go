@@ -19,6 +19,8 @@ const (
 	maxEvents      = 1000
 	defaultRows    = 50
 	maxRows        = 200
+	defaultRecords = 200
+	maxRecords     = 1000
 	defaultPoints  = 1000
 	maxPointsAsked = 10_000
 	maxNames       = 200  // metric names, run ids or event types in one argument

@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"fmt"
+	"time"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
@@ -16,8 +17,9 @@ import (
 
 // The lengths that the complexity of a list without a length argument assumes.
 const (
-	assumedRows   = 10
-	assumedSeries = 4
+	assumedRows    = 10
+	assumedSeries  = 4
+	assumedRollups = 1000
 )
 
 // maxSelections bounds the selections of one operation.
@@ -131,6 +133,15 @@ func complexity() generated.ComplexityRoot {
 		}
 		return times(child, length(first, defaultEvents, maxEvents))
 	}
+	c.Query.UsageRollups = func(child int, _, _ time.Time, by []model.UsageDimension, _ *model.UsageFilter) int {
+		return times(child, rollups(by))
+	}
+	c.Run.UsageRecords = func(child int, first *int, _ *string) int {
+		return times(child, length(first, defaultRecords, maxRecords))
+	}
+	c.Run.Snapshots = func(child int, first *int, _ *time.Time) int {
+		return times(child, length(first, defaultRecords, maxRecords))
+	}
 	c.Query.Agents = func(child int) int { return times(child, assumedRows) }
 	c.Query.CompareMetrics = func(child int, ids, names []string, points *int) int {
 		return times(times(child, len(ids)), series(names)*buckets(points))
@@ -157,6 +168,14 @@ func series(names []string) int {
 		return assumedSeries
 	}
 	return min(len(names), maxNames)
+}
+
+// rollups is how many rows a report may have.
+func rollups(by []model.UsageDimension) int {
+	if len(by) == 0 {
+		return 1
+	}
+	return assumedRollups
 }
 
 func buckets(points *int) int { return length(points, defaultPoints, maxPointsAsked) }

@@ -128,11 +128,15 @@ func (s *Store) Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRol
 		return nil, s.readError("reading usage rollups", err)
 	}
 	out := make([]run.UsageRollup, len(rows))
-	for i, r := range rows {
-		out[i] = run.UsageRollup{
-			Day: time.Unix(r.Day*86400, 0).UTC(), Agent: r.Agent, Team: r.Team, Model: r.Model, Provider: r.Provider, Backend: r.Backend,
-			Runs: r.Runs, Usage: r.usage(),
-		}
+	for i := range rows {
+		out[i] = rows[i].rollup()
 	}
 	return out, nil
+}
+
+func (r *rollupRow) rollup() run.UsageRollup {
+	return run.UsageRollup{
+		Day: time.Unix(r.Day*86400, 0).UTC(), Agent: r.Agent, Team: r.Team, Model: r.Model, Provider: r.Provider, Backend: r.Backend,
+		Runs: r.Runs, Usage: r.usage(),
+	}
 }

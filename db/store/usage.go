@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"slices"
 
-	"github.com/uptrace/bun"
-
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -168,41 +166,6 @@ func (s *Store) UsageRecords(ctx context.Context, id run.ID) ([]run.UsageRecord,
 		if out[i], err = rows[i].record(); err != nil {
 			return nil, err
 		}
-	}
-	return out, nil
-}
-
-type snapshotRow struct {
-	bun.BaseModel `bun:"table:usage_snapshots,alias:n"`
-
-	Run  string `bun:"run_id,pk"`
-	AtUS int64  `bun:"at_us,pk"`
-	usageSums
-}
-
-// AddSnapshots stores the cumulative usage of runs at a moment; a second one of
-// the same run and moment replaces the first.
-func (s *Store) AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error {
-	return s.w.do(ctx, &op{size: int64(len(snapshots)) * 256, logic: func(t *tx) error {
-		for _, n := range snapshots {
-			row := &snapshotRow{Run: string(n.Run), AtUS: micros(n.At), usageSums: sumsOf(n.Usage)}
-			if err := t.upsert("storing a snapshot", row, "run_id, at_us"); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
-}
-
-// Snapshots gives a run's snapshots, oldest first.
-func (s *Store) Snapshots(ctx context.Context, id run.ID) ([]run.UsageSnapshot, error) {
-	var rows []snapshotRow
-	if err := s.read.NewSelect().Model(&rows).Where("run_id = ?", string(id)).Order("at_us").Limit(maxRows).Scan(ctx); err != nil {
-		return nil, s.readError("reading usage snapshots", err)
-	}
-	out := make([]run.UsageSnapshot, len(rows))
-	for i, r := range rows {
-		out[i] = run.UsageSnapshot{Run: run.ID(r.Run), At: timeOf(r.AtUS), Usage: r.usage()}
 	}
 	return out, nil
 }

@@ -26,10 +26,11 @@ type Store interface {
 	Events(ctx context.Context, q run.EventQuery) (run.EventPage, error)
 	Metrics(ctx context.Context, id run.ID, q run.MetricQuery) ([]run.Series, error)
 	UsageRecords(ctx context.Context, id run.ID) ([]run.UsageRecord, error)
-	AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error
-	Snapshots(ctx context.Context, id run.ID) ([]run.UsageSnapshot, error)
-	SweepRollups(ctx context.Context) (int, error)
-	MarkRollups(ctx context.Context, from time.Time) error
+	RecordPage(ctx context.Context, q run.RecordQuery) ([]run.UsageRecord, error)
+	SessionUsage(ctx context.Context, id run.SessionID) (run.Usage, error)
+	ActiveUsage(ctx context.Context) (run.UsageTotals, error)
+	Snapshots(ctx context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error)
+	GroupRollups(ctx context.Context, q run.RollupQuery) ([]run.UsageRollup, error)
 	Rollups(ctx context.Context, from, to time.Time) ([]run.UsageRollup, error)
 	Fold(ctx context.Context) error
 	Ping(ctx context.Context) error
@@ -125,9 +126,14 @@ func Run(t *testing.T, open Factory) {
 		{"RepricePages", testRepricePages},
 		{"Conservation", testConservation},
 		{"UnbilledContent", testUnbilledContent},
+		{"UsageSession", testUsageSession},
+		{"UsageActive", testUsageActive},
+		{"UsageRecordPages", testUsageRecordPages},
 		{"Snapshots", testSnapshots},
+		{"DueSnapshots", testDueSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
+		{"RollupGroups", testRollupGroups},
 		{"Metrics", testMetrics},
 		{"MetricsNonFinite", testMetricsNonFinite},
 		{"MetricsSteps", testMetricsSteps},

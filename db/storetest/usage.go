@@ -96,16 +96,3 @@ func testUsageInclusive(t *testing.T, s Subject) {
 	u = must[run.Usage](t)(s.Store.InclusiveUsage(ctx, grand.ID))
 	equal(t, "a leaf", fmt.Sprint(u.Input, *u.CostNanoUSD, u.Records), "21 100 1")
 }
-
-func testSnapshots(t *testing.T, s Subject) {
-	ctx := context.Background()
-	r := live(t, s.Store, "a")
-	one := run.UsageSnapshot{Run: r.ID, At: at(1), Usage: run.Usage{Tokens: run.Tokens{Input: 50, Output: 100, CacheRead: 10, CacheWriteShort: 5}, Records: 1, Unpriced: 1, Provenance: run.Measured}}
-	two := run.UsageSnapshot{Run: r.ID, At: at(2), Usage: run.Usage{Tokens: run.Tokens{Input: 60}, CostNanoUSD: cost(7)}}
-	ok(t, s.Store.AddSnapshots(ctx, []run.UsageSnapshot{two, one}))
-	ok(t, s.Store.AddSnapshots(ctx, []run.UsageSnapshot{one}))
-	got := must[[]run.UsageSnapshot](t)(s.Store.Snapshots(ctx, r.ID))
-	equal(t, "the number", len(got), 2)
-	equal(t, "the first", got[0], one)
-	equal(t, "the cost of the second", *got[1].Usage.CostNanoUSD, 7)
-}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -362,6 +363,7 @@ type ComplexityRoot struct {
 		Server         func(childComplexity int) int
 		Session        func(childComplexity int, id string) int
 		Sessions       func(childComplexity int, first *int, after *string, filter *model.SessionFilter) int
+		UsageRollups   func(childComplexity int, from time.Time, to time.Time, groupBy []model.UsageDimension, filter *model.UsageFilter) int
 	}
 
 	Question struct {
@@ -436,12 +438,14 @@ type ComplexityRoot struct {
 		RestartOf      func(childComplexity int) int
 		Result         func(childComplexity int) int
 		Session        func(childComplexity int) int
+		Snapshots      func(childComplexity int, first *int, after *time.Time) int
 		Stage          func(childComplexity int) int
 		StartedAt      func(childComplexity int) int
 		Status         func(childComplexity int) int
 		Team           func(childComplexity int) int
 		Usage          func(childComplexity int) int
 		UsageInclusive func(childComplexity int) int
+		UsageRecords   func(childComplexity int, first *int, after *string) int
 	}
 
 	RunConnection struct {
@@ -511,6 +515,7 @@ type ComplexityRoot struct {
 		Runs      func(childComplexity int, first *int, after *string) int
 		State     func(childComplexity int) int
 		Title     func(childComplexity int) int
+		Usage     func(childComplexity int) int
 	}
 
 	SessionConnection struct {
@@ -534,6 +539,7 @@ type ComplexityRoot struct {
 	Subscription struct {
 		Events func(childComplexity int, sessionID string, after *int64, types []model.EventType, runID *string) int
 		Runs   func(childComplexity int, filter *model.RunFilter) int
+		Usage  func(childComplexity int) int
 	}
 
 	ToolCallFinished struct {
@@ -579,6 +585,25 @@ type ComplexityRoot struct {
 		Unpriced        func(childComplexity int) int
 	}
 
+	UsageRecord struct {
+		At              func(childComplexity int) int
+		Backend         func(childComplexity int) int
+		ComputedNanoUsd func(childComplexity int) int
+		Gpu             func(childComplexity int) int
+		IsError         func(childComplexity int) int
+		Kind            func(childComplexity int) int
+		Model           func(childComplexity int) int
+		PriceID         func(childComplexity int) int
+		Provider        func(childComplexity int) int
+		RequestKey      func(childComplexity int) int
+		Source          func(childComplexity int) int
+		Superseded      func(childComplexity int) int
+		Tier            func(childComplexity int) int
+		ToolCalls       func(childComplexity int) int
+		Usage           func(childComplexity int) int
+		UsageStream     func(childComplexity int) int
+	}
+
 	UsageRecorded struct {
 		Agent           func(childComplexity int) int
 		At              func(childComplexity int) int
@@ -616,6 +641,28 @@ type ComplexityRoot struct {
 		OldNanoUsd  func(childComplexity int) int
 		OldUnpriced func(childComplexity int) int
 		Records     func(childComplexity int) int
+	}
+
+	UsageRollup struct {
+		Agent    func(childComplexity int) int
+		Backend  func(childComplexity int) int
+		Day      func(childComplexity int) int
+		Model    func(childComplexity int) int
+		Provider func(childComplexity int) int
+		Runs     func(childComplexity int) int
+		Team     func(childComplexity int) int
+		Usage    func(childComplexity int) int
+	}
+
+	UsageSnapshot struct {
+		At    func(childComplexity int) int
+		Usage func(childComplexity int) int
+	}
+
+	UsageTotals struct {
+		At    func(childComplexity int) int
+		Runs  func(childComplexity int) int
+		Usage func(childComplexity int) int
 	}
 
 	Warning struct {
@@ -2196,6 +2243,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Sessions(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*model.SessionFilter)), true
+	case "Query.usageRollups":
+		if e.ComplexityRoot.Query.UsageRollups == nil {
+			break
+		}
+
+		args, err := ec.field_Query_usageRollups_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.UsageRollups(childComplexity, args["from"].(time.Time), args["to"].(time.Time), args["groupBy"].([]model.UsageDimension), args["filter"].(*model.UsageFilter)), true
 
 	case "Question.answer":
 		if e.ComplexityRoot.Question.Answer == nil {
@@ -2560,6 +2618,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.Session(childComplexity), true
+	case "Run.snapshots":
+		if e.ComplexityRoot.Run.Snapshots == nil {
+			break
+		}
+
+		args, err := ec.field_Run_snapshots_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Run.Snapshots(childComplexity, args["first"].(*int), args["after"].(*time.Time)), true
 	case "Run.stage":
 		if e.ComplexityRoot.Run.Stage == nil {
 			break
@@ -2596,6 +2665,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.UsageInclusive(childComplexity), true
+	case "Run.usageRecords":
+		if e.ComplexityRoot.Run.UsageRecords == nil {
+			break
+		}
+
+		args, err := ec.field_Run_usageRecords_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Run.UsageRecords(childComplexity, args["first"].(*int), args["after"].(*string)), true
 
 	case "RunConnection.endCursor":
 		if e.ComplexityRoot.RunConnection.EndCursor == nil {
@@ -2896,6 +2976,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Session.Title(childComplexity), true
+	case "Session.usage":
+		if e.ComplexityRoot.Session.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Session.Usage(childComplexity), true
 
 	case "SessionConnection.endCursor":
 		if e.ComplexityRoot.SessionConnection.EndCursor == nil {
@@ -2993,6 +3079,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*model.RunFilter)), true
+	case "Subscription.usage":
+		if e.ComplexityRoot.Subscription.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Subscription.Usage(childComplexity), true
 
 	case "ToolCallFinished.agent":
 		if e.ComplexityRoot.ToolCallFinished.Agent == nil {
@@ -3201,6 +3293,103 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Usage.Unpriced(childComplexity), true
 
+	case "UsageRecord.at":
+		if e.ComplexityRoot.UsageRecord.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.At(childComplexity), true
+	case "UsageRecord.backend":
+		if e.ComplexityRoot.UsageRecord.Backend == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Backend(childComplexity), true
+	case "UsageRecord.computedNanoUsd":
+		if e.ComplexityRoot.UsageRecord.ComputedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.ComputedNanoUsd(childComplexity), true
+	case "UsageRecord.gpu":
+		if e.ComplexityRoot.UsageRecord.Gpu == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Gpu(childComplexity), true
+	case "UsageRecord.isError":
+		if e.ComplexityRoot.UsageRecord.IsError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.IsError(childComplexity), true
+	case "UsageRecord.kind":
+		if e.ComplexityRoot.UsageRecord.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Kind(childComplexity), true
+	case "UsageRecord.model":
+		if e.ComplexityRoot.UsageRecord.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Model(childComplexity), true
+	case "UsageRecord.priceId":
+		if e.ComplexityRoot.UsageRecord.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.PriceID(childComplexity), true
+	case "UsageRecord.provider":
+		if e.ComplexityRoot.UsageRecord.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Provider(childComplexity), true
+	case "UsageRecord.requestKey":
+		if e.ComplexityRoot.UsageRecord.RequestKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.RequestKey(childComplexity), true
+	case "UsageRecord.source":
+		if e.ComplexityRoot.UsageRecord.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Source(childComplexity), true
+	case "UsageRecord.superseded":
+		if e.ComplexityRoot.UsageRecord.Superseded == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Superseded(childComplexity), true
+	case "UsageRecord.tier":
+		if e.ComplexityRoot.UsageRecord.Tier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Tier(childComplexity), true
+	case "UsageRecord.toolCalls":
+		if e.ComplexityRoot.UsageRecord.ToolCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.ToolCalls(childComplexity), true
+	case "UsageRecord.usage":
+		if e.ComplexityRoot.UsageRecord.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Usage(childComplexity), true
+	case "UsageRecord.usageStream":
+		if e.ComplexityRoot.UsageRecord.UsageStream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.UsageStream(childComplexity), true
+
 	case "UsageRecorded.agent":
 		if e.ComplexityRoot.UsageRecorded.Agent == nil {
 			break
@@ -3384,6 +3573,87 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UsageRepricingLine.Records(childComplexity), true
 
+	case "UsageRollup.agent":
+		if e.ComplexityRoot.UsageRollup.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Agent(childComplexity), true
+	case "UsageRollup.backend":
+		if e.ComplexityRoot.UsageRollup.Backend == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Backend(childComplexity), true
+	case "UsageRollup.day":
+		if e.ComplexityRoot.UsageRollup.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Day(childComplexity), true
+	case "UsageRollup.model":
+		if e.ComplexityRoot.UsageRollup.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Model(childComplexity), true
+	case "UsageRollup.provider":
+		if e.ComplexityRoot.UsageRollup.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Provider(childComplexity), true
+	case "UsageRollup.runs":
+		if e.ComplexityRoot.UsageRollup.Runs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Runs(childComplexity), true
+	case "UsageRollup.team":
+		if e.ComplexityRoot.UsageRollup.Team == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Team(childComplexity), true
+	case "UsageRollup.usage":
+		if e.ComplexityRoot.UsageRollup.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRollup.Usage(childComplexity), true
+
+	case "UsageSnapshot.at":
+		if e.ComplexityRoot.UsageSnapshot.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageSnapshot.At(childComplexity), true
+	case "UsageSnapshot.usage":
+		if e.ComplexityRoot.UsageSnapshot.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageSnapshot.Usage(childComplexity), true
+
+	case "UsageTotals.at":
+		if e.ComplexityRoot.UsageTotals.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.At(childComplexity), true
+	case "UsageTotals.runs":
+		if e.ComplexityRoot.UsageTotals.Runs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.Runs(childComplexity), true
+	case "UsageTotals.usage":
+		if e.ComplexityRoot.UsageTotals.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageTotals.Usage(childComplexity), true
+
 	case "Warning.agent":
 		if e.ComplexityRoot.Warning.Agent == nil {
 			break
@@ -3451,6 +3721,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			graphql.NewInputUnmarshaler("SendMessageInput", ec.unmarshalInputSendMessageInput),
 			graphql.NewInputUnmarshaler("SessionFilter", ec.unmarshalInputSessionFilter),
 			graphql.NewInputUnmarshaler("StartRunInput", ec.unmarshalInputStartRunInput),
+			graphql.NewInputUnmarshaler("UsageFilter", ec.unmarshalInputUsageFilter),
 		)
 	}
 	first := true
@@ -3993,6 +4264,8 @@ type EventFile {
 scalar Long
 "An instant in UTC, RFC 3339 with microseconds, for example 2026-11-30T22:46:54.123456Z."
 scalar Time
+"A day in UTC, for example 2026-11-30."
+scalar Date
 "Any JSON value."
 scalar JSON
 
@@ -4009,6 +4282,13 @@ type Query {
   """
   events(sessionId: ID!, after: Long = 0, before: Long, first: Int, last: Int, types: [EventType!], runId: ID): EventPage!
   agents: [Agent!]!
+  """
+  What closed runs have used on the days ` + "`" + `from` + "`" + ` to ` + "`" + `to` + "`" + `, both included, by the UTC
+  day of their end, summed up over everything that ` + "`" + `groupBy` + "`" + ` does not name; without
+  any there is one row. Runs that are still open are not in it, nor what ended in
+  the last minute: the subscription ` + "`" + `usage` + "`" + ` has the open ones.
+  """
+  usageRollups(from: Date!, to: Date!, groupBy: [UsageDimension!]!, filter: UsageFilter): [UsageRollup!]!
   compareMetrics(runIds: [ID!]!, names: [String!], maxPoints: Int = 1000): [MetricSeries!]!
   server: ServerInfo!
 }
@@ -4080,6 +4360,11 @@ type Subscription {
   events(sessionId: ID!, after: Long = 0, types: [EventType!], runId: ID): [Event!]!
   "A run each time its status or its totals change; the newest state only."
   runs(filter: RunFilter): Run!
+  """
+  What all active runs have used so far: at once, then when something has changed,
+  at most about once a second.
+  """
+  usage: UsageTotals!
 }
 
 input CreateSessionInput {
@@ -4174,6 +4459,15 @@ input RunFilter {
   rootOnly: Boolean
 }
 
+"Only what has these values; an empty text is what has none."
+input UsageFilter {
+  agent: String
+  team: String
+  model: String
+  provider: String
+  backend: String
+}
+
 input SessionFilter {
   """
   Part of the title, of the id, of the agent of a root run, or of the first 1,000
@@ -4192,6 +4486,8 @@ type Session {
   state: String
   "The live root run; null when the slot is empty."
   activeRun: Run
+  "The sum of all its runs; it stays when the session is deleted."
+  usage: Usage!
   runs(first: Int = 50, after: String): RunConnection!
 }
 
@@ -4257,6 +4553,17 @@ type Run {
   usage: Usage!
   "Its own and its descendants' usage."
   usageInclusive: Usage!
+  """
+  What its own usage is the sum of, by the time of the request: the first ` + "`" + `first` + "`" + `
+  records after the one with the key ` + "`" + `after` + "`" + `. At most 1,000 at once.
+  """
+  usageRecords(first: Int = 200, after: String): [UsageRecord!]!
+  """
+  Its own usage as it was about once a minute while it was active and had used
+  something new, oldest first: the first ` + "`" + `first` + "`" + ` after the moment ` + "`" + `after` + "`" + `. At most
+  1,000 at once.
+  """
+  snapshots(first: Int = 200, after: Time): [UsageSnapshot!]!
   executions: [Execution!]!
   artifacts: [Artifact!]!
   questions: [Question!]!
@@ -4311,6 +4618,89 @@ type Usage {
   provenance: Provenance!
   "Records without a known price."
   unpriced: Int!
+}
+
+"What the active runs, those that are RUNNING or WAITING, have used so far."
+type UsageTotals {
+  at: Time!
+  "How many runs are active."
+  runs: Int!
+  usage: Usage!
+}
+
+type UsageSnapshot {
+  at: Time!
+  usage: Usage!
+}
+
+enum UsageDimension {
+  DAY
+  AGENT
+  TEAM
+  MODEL
+  PROVIDER
+  BACKEND
+}
+
+"""
+A sum over closed runs. What it is not grouped by is null; an empty text stands
+for no value, such as the model of an execution.
+"""
+type UsageRollup {
+  "Of the runs' end."
+  day: Date
+  agent: String
+  team: String
+  "Of the records: a run that used two models is in the rows of both."
+  model: String
+  provider: String
+  "Of executions."
+  backend: String
+  "Each run is counted once, under its own model and provider."
+  runs: Long!
+  usage: Usage!
+}
+
+enum UsageKind {
+  MODEL
+  COMPUTE
+}
+
+"Where a usage record comes from, the best source first."
+enum UsageSource {
+  RESULT
+  TRANSCRIPT
+  STATUS_POLL
+  ESTIMATE
+}
+
+"The usage of one model call, or of one execution."
+type UsageRecord {
+  "The provider's response id, or the execution's id; unique in the run."
+  requestKey: String!
+  kind: UsageKind!
+  "Of the request: prices go by it."
+  at: Time!
+  source: UsageSource
+  provider: String
+  model: String
+  "The service tier, such as batch; null is the standard one."
+  tier: String
+  "The source that tells of the same calls more than once."
+  usageStream: String
+  backend: String
+  gpu: String
+  isError: Boolean!
+  "What is booked; a computed cost beside a reported one is computedNanoUsd."
+  usage: Usage!
+  "Calls that the provider bills by number, by name."
+  toolCalls: JSON
+  "What the price row says, in 1e-9 USD; null when there is none."
+  computedNanoUsd: Long
+  "The price row that computedNanoUsd comes from."
+  priceId: String
+  "A better source has taken its place; it counts in no sum."
+  superseded: Boolean!
 }
 
 enum ExitClass {
@@ -4768,6 +5158,10 @@ func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.C
 		return ec.fieldContext_Run_usage(ctx, field)
 	case "usageInclusive":
 		return ec.fieldContext_Run_usageInclusive(ctx, field)
+	case "usageRecords":
+		return ec.fieldContext_Run_usageRecords(ctx, field)
+	case "snapshots":
+		return ec.fieldContext_Run_snapshots(ctx, field)
 	case "executions":
 		return ec.fieldContext_Run_executions(ctx, field)
 	case "artifacts":
@@ -4858,6 +5252,8 @@ func (ec *executionContext) childFields_Session(ctx context.Context, field graph
 		return ec.fieldContext_Session_state(ctx, field)
 	case "activeRun":
 		return ec.fieldContext_Session_activeRun(ctx, field)
+	case "usage":
+		return ec.fieldContext_Session_usage(ctx, field)
 	case "runs":
 		return ec.fieldContext_Session_runs(ctx, field)
 	}
@@ -4906,6 +5302,44 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
 }
 
+func (ec *executionContext) childFields_UsageRecord(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "requestKey":
+		return ec.fieldContext_UsageRecord_requestKey(ctx, field)
+	case "kind":
+		return ec.fieldContext_UsageRecord_kind(ctx, field)
+	case "at":
+		return ec.fieldContext_UsageRecord_at(ctx, field)
+	case "source":
+		return ec.fieldContext_UsageRecord_source(ctx, field)
+	case "provider":
+		return ec.fieldContext_UsageRecord_provider(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRecord_model(ctx, field)
+	case "tier":
+		return ec.fieldContext_UsageRecord_tier(ctx, field)
+	case "usageStream":
+		return ec.fieldContext_UsageRecord_usageStream(ctx, field)
+	case "backend":
+		return ec.fieldContext_UsageRecord_backend(ctx, field)
+	case "gpu":
+		return ec.fieldContext_UsageRecord_gpu(ctx, field)
+	case "isError":
+		return ec.fieldContext_UsageRecord_isError(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageRecord_usage(ctx, field)
+	case "toolCalls":
+		return ec.fieldContext_UsageRecord_toolCalls(ctx, field)
+	case "computedNanoUsd":
+		return ec.fieldContext_UsageRecord_computedNanoUsd(ctx, field)
+	case "priceId":
+		return ec.fieldContext_UsageRecord_priceId(ctx, field)
+	case "superseded":
+		return ec.fieldContext_UsageRecord_superseded(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRecord", field.Name)
+}
+
 func (ec *executionContext) childFields_UsageRepricing(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "applied":
@@ -4936,6 +5370,50 @@ func (ec *executionContext) childFields_UsageRepricingLine(ctx context.Context, 
 		return ec.fieldContext_UsageRepricingLine_newUnpriced(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UsageRepricingLine", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageRollup(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "day":
+		return ec.fieldContext_UsageRollup_day(ctx, field)
+	case "agent":
+		return ec.fieldContext_UsageRollup_agent(ctx, field)
+	case "team":
+		return ec.fieldContext_UsageRollup_team(ctx, field)
+	case "model":
+		return ec.fieldContext_UsageRollup_model(ctx, field)
+	case "provider":
+		return ec.fieldContext_UsageRollup_provider(ctx, field)
+	case "backend":
+		return ec.fieldContext_UsageRollup_backend(ctx, field)
+	case "runs":
+		return ec.fieldContext_UsageRollup_runs(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageRollup_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageRollup", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageSnapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_UsageSnapshot_at(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageSnapshot_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageSnapshot", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageTotals(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_UsageTotals_at(ctx, field)
+	case "runs":
+		return ec.fieldContext_UsageTotals_runs(ctx, field)
+	case "usage":
+		return ec.fieldContext_UsageTotals_usage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageTotals", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

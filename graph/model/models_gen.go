@@ -720,6 +720,44 @@ type Usage struct {
 	Unpriced int `json:"unpriced"`
 }
 
+// Only what has these values; an empty text is what has none.
+type UsageFilter struct {
+	Agent    *string `json:"agent,omitempty"`
+	Team     *string `json:"team,omitempty"`
+	Model    *string `json:"model,omitempty"`
+	Provider *string `json:"provider,omitempty"`
+	Backend  *string `json:"backend,omitempty"`
+}
+
+// The usage of one model call, or of one execution.
+type UsageRecord struct {
+	// The provider's response id, or the execution's id; unique in the run.
+	RequestKey string    `json:"requestKey"`
+	Kind       UsageKind `json:"kind"`
+	// Of the request: prices go by it.
+	At       time.Time    `json:"at"`
+	Source   *UsageSource `json:"source,omitempty"`
+	Provider *string      `json:"provider,omitempty"`
+	Model    *string      `json:"model,omitempty"`
+	// The service tier, such as batch; null is the standard one.
+	Tier *string `json:"tier,omitempty"`
+	// The source that tells of the same calls more than once.
+	UsageStream *string `json:"usageStream,omitempty"`
+	Backend     *string `json:"backend,omitempty"`
+	Gpu         *string `json:"gpu,omitempty"`
+	IsError     bool    `json:"isError"`
+	// What is booked; a computed cost beside a reported one is computedNanoUsd.
+	Usage *Usage `json:"usage"`
+	// Calls that the provider bills by number, by name.
+	ToolCalls scalar.JSON `json:"toolCalls,omitempty"`
+	// What the price row says, in 1e-9 USD; null when there is none.
+	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
+	// The price row that computedNanoUsd comes from.
+	PriceID *string `json:"priceId,omitempty"`
+	// A better source has taken its place; it counts in no sum.
+	Superseded bool `json:"superseded"`
+}
+
 // A usage record was written or changed: what it says by now, under its requestKey.
 type UsageRecorded struct {
 	Seq        int64     `json:"seq"`
@@ -772,6 +810,36 @@ type UsageRepricingLine struct {
 	// Records without a price.
 	OldUnpriced int64 `json:"oldUnpriced"`
 	NewUnpriced int64 `json:"newUnpriced"`
+}
+
+// A sum over closed runs. What it is not grouped by is null; an empty text stands
+// for no value, such as the model of an execution.
+type UsageRollup struct {
+	// Of the runs' end.
+	Day   *time.Time `json:"day,omitempty"`
+	Agent *string    `json:"agent,omitempty"`
+	Team  *string    `json:"team,omitempty"`
+	// Of the records: a run that used two models is in the rows of both.
+	Model    *string `json:"model,omitempty"`
+	Provider *string `json:"provider,omitempty"`
+	// Of executions.
+	Backend *string `json:"backend,omitempty"`
+	// Each run is counted once, under its own model and provider.
+	Runs  int64  `json:"runs"`
+	Usage *Usage `json:"usage"`
+}
+
+type UsageSnapshot struct {
+	At    time.Time `json:"at"`
+	Usage *Usage    `json:"usage"`
+}
+
+// What the active runs, those that are RUNNING or WAITING, have used so far.
+type UsageTotals struct {
+	At time.Time `json:"at"`
+	// How many runs are active.
+	Runs  int    `json:"runs"`
+	Usage *Usage `json:"usage"`
 }
 
 type Warning struct {
@@ -1432,5 +1500,141 @@ func (e *RunStatus) UnmarshalGQL(v any) error {
 }
 
 func (e RunStatus) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+type UsageDimension string
+
+const (
+	UsageDimensionDay      UsageDimension = "DAY"
+	UsageDimensionAgent    UsageDimension = "AGENT"
+	UsageDimensionTeam     UsageDimension = "TEAM"
+	UsageDimensionModel    UsageDimension = "MODEL"
+	UsageDimensionProvider UsageDimension = "PROVIDER"
+	UsageDimensionBackend  UsageDimension = "BACKEND"
+)
+
+var AllUsageDimension = []UsageDimension{
+	UsageDimensionDay,
+	UsageDimensionAgent,
+	UsageDimensionTeam,
+	UsageDimensionModel,
+	UsageDimensionProvider,
+	UsageDimensionBackend,
+}
+
+func (e UsageDimension) IsValid() bool {
+	switch e {
+	case UsageDimensionDay, UsageDimensionAgent, UsageDimensionTeam, UsageDimensionModel, UsageDimensionProvider, UsageDimensionBackend:
+		return true
+	}
+	return false
+}
+
+func (e UsageDimension) String() string {
+	return string(e)
+}
+
+func (e *UsageDimension) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageDimension(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageDimension", str)
+	}
+	return nil
+}
+
+func (e UsageDimension) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+type UsageKind string
+
+const (
+	UsageKindModel   UsageKind = "MODEL"
+	UsageKindCompute UsageKind = "COMPUTE"
+)
+
+var AllUsageKind = []UsageKind{
+	UsageKindModel,
+	UsageKindCompute,
+}
+
+func (e UsageKind) IsValid() bool {
+	switch e {
+	case UsageKindModel, UsageKindCompute:
+		return true
+	}
+	return false
+}
+
+func (e UsageKind) String() string {
+	return string(e)
+}
+
+func (e *UsageKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageKind", str)
+	}
+	return nil
+}
+
+func (e UsageKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+// Where a usage record comes from, the best source first.
+type UsageSource string
+
+const (
+	UsageSourceResult     UsageSource = "RESULT"
+	UsageSourceTranscript UsageSource = "TRANSCRIPT"
+	UsageSourceStatusPoll UsageSource = "STATUS_POLL"
+	UsageSourceEstimate   UsageSource = "ESTIMATE"
+)
+
+var AllUsageSource = []UsageSource{
+	UsageSourceResult,
+	UsageSourceTranscript,
+	UsageSourceStatusPoll,
+	UsageSourceEstimate,
+}
+
+func (e UsageSource) IsValid() bool {
+	switch e {
+	case UsageSourceResult, UsageSourceTranscript, UsageSourceStatusPoll, UsageSourceEstimate:
+		return true
+	}
+	return false
+}
+
+func (e UsageSource) String() string {
+	return string(e)
+}
+
+func (e *UsageSource) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = UsageSource(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid UsageSource", str)
+	}
+	return nil
+}
+
+func (e UsageSource) MarshalGQL(w io.Writer) {
 	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
 }

@@ -1,4 +1,4 @@
-// Package scalar says how 64-bit integers, instants, floats and raw JSON
+// Package scalar says how 64-bit integers, instants, days, floats and raw JSON
 // travel through GraphQL.
 //
 // What it reads wrong is a *run.Error with the code INVALID that names the
@@ -166,6 +166,29 @@ func UnmarshalTime(v any) (time.Time, error) {
 		return time.Time{}, run.Errorf(run.Invalid, "%s is not a time; Time wants RFC 3339, for example 2026-11-30T22:46:54.123456Z", show(s))
 	}
 	return t.UTC().Truncate(time.Microsecond), nil
+}
+
+// dateFormat is a day as RFC 3339 writes it.
+const dateFormat = "2006-01-02"
+
+// MarshalDate writes the day of an instant in UTC.
+func MarshalDate(t time.Time) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) {
+		var buf [16]byte
+		b := append(buf[:0], '"')
+		b = t.UTC().AppendFormat(b, dateFormat)
+		_, _ = w.Write(append(b, '"'))
+	})
+}
+
+// UnmarshalDate reads a day; it is its midnight in UTC.
+func UnmarshalDate(v any) (time.Time, error) {
+	s, ok := v.(string)
+	t, err := time.Parse(dateFormat, s)
+	if !ok || err != nil {
+		return time.Time{}, run.Errorf(run.Invalid, "%s is not a day; Date wants year, month and day, for example 2026-11-30", show(v))
+	}
+	return t, nil
 }
 
 // JSON is a JSON value kept as its bytes; an empty one is null.

@@ -151,3 +151,19 @@ func FuzzLong(f *testing.F) {
 		}
 	})
 }
+
+func TestDateIsADayInUTC(t *testing.T) {
+	t.Parallel()
+	late := time.Date(2026, 11, 30, 23, 30, 0, 0, time.FixedZone("", -3600)) // the next day in UTC
+	if got := text(MarshalDate(late)); got != `"2026-12-01"` {
+		t.Errorf("got %s", got)
+	}
+	if got, err := UnmarshalDate("2024-02-29"); err != nil || !got.Equal(time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, v := range []any{"", "2026-02-29", "2026-1-1", "2026-11-30Z", "2026-11-30T00:00:00Z", " 2026-11-30", json.Number("20261130"), nil, true} {
+		if got, err := UnmarshalDate(v); run.CodeOf(err) != run.Invalid {
+			t.Errorf("%v (%T) reads as %v, %v; want INVALID", v, v, got, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ var (
 	errShutdown = errors.New("the server is shutting down")
 	errFenced   = errors.New("another replica has taken the run over")
 	errReleased = errors.New("the run has ended")
+	errTooSlow  = errors.New("no answer in time")
 )
 
 // stopped is the cause of an abort, whoever asked for it.

@@ -43,6 +43,11 @@ type Options struct {
 	Drain       time.Duration // how long live runs may go on after the stop was asked; default none
 	StopTimeout time.Duration // how long stopped runs may take for their last words; default 20 s. After a quarter of it, 5 s at most, no process has a grace any more
 
+	SnapshotInterval time.Duration // how often the totals of live runs are kept; default 1 minute, negative: never
+	SampleTimeout    time.Duration // how long an agent may take to say what it has used; default 3 s
+	RollupInterval   time.Duration // how often the sums of closed runs are brought up to date; default 1 minute, negative: never
+	RollupCheck      time.Duration // how often those of the last 7 days are summed up anew; default 1 day, negative: never
+
 	Tracer trace.Tracer // default: none
 	Logger *slog.Logger // default: none
 }
@@ -92,6 +97,10 @@ func New(o Options) (*Engine, error) {
 	o.MaxDepth = cmp.Or(o.MaxDepth, 5)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
+	o.SnapshotInterval = cmp.Or(o.SnapshotInterval, time.Minute)
+	o.SampleTimeout = cmp.Or(o.SampleTimeout, 3*time.Second)
+	o.RollupInterval = cmp.Or(o.RollupInterval, time.Minute)
+	o.RollupCheck = cmp.Or(o.RollupCheck, 24*time.Hour)
 	if o.Policy.Defaults.Backend == "" {
 		o.Policy = sandbox.DefaultPolicy()
 	}
@@ -147,6 +156,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	e.wg.Go(func() { e.schedule(ctx) })
 	e.wg.Go(func() { e.emptyTrash(ctx) })
+	e.sweeps(ctx)
 	<-ctx.Done()
 	e.stop(stopWork, stopWrite)
 	return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -32,6 +33,17 @@ type Store interface {
 	DeleteSession(ctx context.Context, id run.SessionID) error
 	// Reprice prices usage records again, in several transactions.
 	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
+
+	// DueSnapshots gives what the snapshots of a replica's live runs would hold at
+	// a moment, without runs that have used nothing or nothing new.
+	DueSnapshots(ctx context.Context, owner string, at time.Time) ([]run.UsageSnapshot, error)
+	// AddSnapshots stores snapshots; the same ones twice are there once.
+	AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error
+	// SweepRollups brings the marked rollups up to date and gives their number. To
+	// do it twice, or on two replicas at once, is harmless.
+	SweepRollups(ctx context.Context) (int, error)
+	// MarkRollups makes the next sweep compute everything from a day on again.
+	MarkRollups(ctx context.Context, from time.Time) error
 
 	Session(ctx context.Context, id run.SessionID) (run.Session, error)
 	Run(ctx context.Context, id run.ID) (run.Run, error)

@@ -9,7 +9,7 @@
 //   - Blocking: Committed never waits for a follower. A slow follower falls out
 //     of the recent events and reads the store; it loses nothing and holds nobody.
 //   - Cost: a session that nobody follows keeps nothing in memory.
-//   - Closing: Follow and FollowRuns return when their context ends or send
+//   - Closing: Follow, FollowRuns and FollowUsage return when their context ends or send
 //     fails, Follow also when its session is deleted; they start no goroutine.
 package stream
 
@@ -28,6 +28,7 @@ type Source interface {
 	Events(ctx context.Context, q run.EventQuery) (run.EventPage, error)
 	Session(ctx context.Context, id run.SessionID) (run.Session, error)
 	Run(ctx context.Context, id run.ID) (run.Run, error)
+	ActiveUsage(ctx context.Context) (run.UsageTotals, error)
 }
 
 // Options tune a Stream; zero fields take the defaults.
@@ -39,7 +40,8 @@ type Options struct {
 	PageEvents int // events per page read from the store (256)
 	Readers    int // concurrent reads of the store by all followers (16)
 	// Poll is how often followed sessions are checked for events that another
-	// process wrote; 0 when this process is the only writer.
+	// process wrote; 0 when this process is the only writer. With it the usage is
+	// read once a second.
 	Poll   time.Duration
 	Logger *slog.Logger // default: discards
 }
@@ -71,7 +73,8 @@ type Stream struct {
 	mu    sync.RWMutex
 	feeds map[run.SessionID]*feed
 
-	runs runFeed
+	runs  runFeed
+	usage usageFeed
 }
 
 // New makes a stream over the kept log. The caller hands it to the store as
@@ -84,6 +87,7 @@ func New(source Source, opts Options) *Stream {
 		reads:  make(chan struct{}, opts.Readers),
 		feeds:  map[run.SessionID]*feed{},
 		runs:   newRunFeed(),
+		usage:  newUsageFeed(),
 	}
 }
 
@@ -104,6 +108,9 @@ func (s *Stream) Committed(events []*run.Event, changed []run.ID) {
 		events = events[n:]
 	}
 	s.runs.changed(changed)
+	if len(changed) > 0 {
+		s.usage.changed()
+	}
 }
 
 // Deleted ends the followers of a session that was deleted. It does not block.

@@ -55,12 +55,22 @@ func newParser(line *commandLine, getenv func(string) string, stdout, stderr io.
 		kong.Exit(func(int) { panic(errHelp) }), // kong goes on otherwise
 		kong.Resolvers(&settings{getenv: getenv}),
 		kong.ValueFormatter(withSetting),
+		kong.Help(helpOfDefault),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("reading the command line: %w", err)
 	}
 	return parser, nil
+}
+
+// helpOfDefault shows for a command that stands for one of its own commands what
+// that one takes.
+func helpOfDefault(o kong.HelpOptions, c *kong.Context) error {
+	if cmd := c.Selected(); cmd != nil && cmd.DefaultCmd != nil {
+		c.Path = append(c.Path, &kong.Path{Parent: cmd, Command: cmd.DefaultCmd})
+	}
+	return kong.DefaultHelpPrinter(o, c)
 }
 
 // Run is the weir program: it parses args and runs the command until it has

@@ -60,6 +60,14 @@ type options struct {
 	typed *typed
 }
 
+// rollupCheck leaves the daily check to servers: a typed command is over soon.
+func (o *options) rollupCheck() time.Duration {
+	if o.typed != nil {
+		return -1
+	}
+	return 0
+}
+
 // server is the built server.
 type server struct {
 	options
@@ -131,7 +139,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Replica:     s.replica,
 		Concurrency: o.cfg.Concurrency,
 		Drain:       o.cfg.StopTimeout,
-		Logger:      o.log,
+
+		SnapshotInterval: o.cfg.SnapshotInterval,
+		RollupInterval:   o.cfg.RollupInterval,
+		RollupCheck:      o.rollupCheck(),
+		Logger:           o.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the engine: %w", err)

@@ -17,12 +17,13 @@ type clientCommands struct {
 	Runs     cli.RunsCommand     `cmd:"" help:"List runs, the newest first." group:"Runs"`
 	Sessions cli.SessionsCommand `cmd:"" help:"List sessions, the newest first." group:"Runs"`
 	Agents   cli.AgentsCommand   `cmd:"" help:"List the agents of a server." group:"Runs"`
-	Usage    usageCommands       `cmd:"" help:"Work on what was used." group:"Runs"`
+	Usage    usageCommands       `cmd:"" help:"Report what runs have used, and what it cost." group:"Runs"`
 }
 
 // usageCommands are about the bill.
 type usageCommands struct {
 	Reprice cli.RepriceCommand `cmd:"" help:"Price usage records again by the price book of now, and show the difference."`
+	Report cli.UsageCommand `cmd:"" default:"withargs" help:"Report what closed runs have used, and what it cost."`
 }
 
 // schemaCommand prints the API's schema; it needs no server.

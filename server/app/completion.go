@@ -94,7 +94,7 @@ func candidates(app *kong.Application, before []string, last string) []candidate
 		case word == "--" || len(node.Positional) > 0 && node.Positional[0].Passthrough && !strings.HasPrefix(word, "-"):
 			return nil // what follows is the program's
 		case strings.HasPrefix(word, "-"):
-			if f := flagOf(node, word); f != nil && !f.IsBool() && !strings.Contains(word, "=") {
+			if f := flagOf(leaf(node), word); f != nil && !f.IsBool() && !strings.Contains(word, "=") {
 				value = f
 			}
 		default:
@@ -113,7 +113,7 @@ func candidates(app *kong.Application, before []string, last string) []candidate
 			out = append(out, candidate{word: word})
 		}
 	case strings.HasPrefix(last, "-"):
-		for _, group := range node.AllFlags(true) {
+		for _, group := range leaf(node).AllFlags(true) {
 			for _, f := range group {
 				out = append(out, candidate{"--" + f.Name, f.Help})
 			}
@@ -131,6 +131,14 @@ func candidates(app *kong.Application, before []string, last string) []candidate
 		}
 	}
 	return out
+}
+
+// leaf is the command that a node stands for.
+func leaf(node *kong.Node) *kong.Node {
+	if node.DefaultCmd != nil {
+		return node.DefaultCmd
+	}
+	return node
 }
 
 func flagOf(node *kong.Node, word string) *kong.Flag {
@@ -154,6 +162,10 @@ func wordsOf(v *kong.Value) []string {
 	case v.Name == "types":
 		for _, t := range run.EventTypes() {
 			words = append(words, string(t))
+		}
+	case v.Name == "by":
+		for _, d := range run.UsageDimensions() {
+			words = append(words, strings.ToLower(string(d)))
 		}
 	case v.Name == "status":
 		for _, s := range run.Statuses() {

@@ -34,7 +34,7 @@ type setting struct {
 func listing(app *kong.Application) []*setting {
 	var all []*setting
 	seen := map[string]*setting{}
-	for _, cmd := range app.Children {
+	for _, cmd := range app.Leaves(false) {
 		for _, flag := range cmd.Flags {
 			section, env := place(cmd, flag)
 			if env == "" {
@@ -46,10 +46,19 @@ func listing(app *kong.Application) []*setting {
 				seen[section+"."+flag.Name] = s
 				all = append(all, s)
 			}
-			s.Commands = append(s.Commands, cmd.Name)
+			s.Commands = append(s.Commands, typedName(cmd))
 		}
 	}
 	return all
+}
+
+// typedName is what one types for a command: that of its parent where it is what
+// the parent does by default.
+func typedName(cmd *kong.Node) string {
+	if p := cmd.Parent; p.DefaultCmd == cmd {
+		return p.Path()
+	}
+	return cmd.Path()
 }
 
 // place gives the section of the file that sets a command's flag, and its

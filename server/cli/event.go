@@ -129,6 +129,8 @@ type Usage struct {
 	Input, CacheRead, CacheWriteShort, CacheWriteLong, Output, Reasoning Long
 	ComputeSeconds                                                       float64
 	CostUsd                                                              *float64
+	CostNanoUsd                                                          *Long
+	CostSource, Provenance                                               string
 	Unpriced                                                             int
 }
 

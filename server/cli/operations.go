@@ -127,7 +127,9 @@ metrics(maxPoints: 1) { name runTag buckets { fromStep toStep count min max last
 	sessionText  = `query Session($id: ID!) { session(id: $id) { ` + sessionFields + ` } }`
 	sessionsText = `query Sessions($first: Int, $after: String, $filter: SessionFilter) { sessions(first: $first, after: $after, filter: $filter) { nodes { ` + sessionFields + ` } endCursor hasMore } }`
 	agentsText   = `query Agents { agents { name team role driver provider model stage problem } }`
-	eventsText   = `query Events($s: ID!, $after: Long, $types: [EventType!], $run: ID, $first: Int) {
+	rollupsText  = `query Usage($from: Date!, $to: Date!, $by: [UsageDimension!]!, $filter: UsageFilter) {
+usageRollups(from: $from, to: $to, groupBy: $by, filter: $filter) { day agent team model provider backend runs usage { ` + usageFields + ` } } }`
+	eventsText = `query Events($s: ID!, $after: Long, $types: [EventType!], $run: ID, $first: Int) {
 events(sessionId: $s, after: $after, types: $types, runId: $run, first: $first) { nodes { ` + eventFields + ` } lastSeq hasMore } }`
 	abortText = `mutation Abort($id: ID!, $silent: Boolean, $wait: Boolean, $reason: String) {
 abortRun(id: $id, silent: $silent, wait: $wait, reason: $reason) { ` + receiptFields + ` } }`
@@ -140,7 +142,7 @@ applied lines { day model records changed oldNanoUsd newNanoUsd oldUnpriced newU
 // operations are the documents that this package sends, for the test that holds
 // them against the schema.
 func operations() []string {
-	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, eventsText, abortText, createText, startText, repriceText}
+	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, rollupsText, eventsText, abortText, createText, startText, repriceText}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

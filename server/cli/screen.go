@@ -70,6 +70,8 @@ type layout struct {
 	drop []int
 	// flexible are columns that may be shortened.
 	flexible []int
+	// right is the first of the columns of numbers, which end at one edge; 0: none.
+	right int
 }
 
 // Columns of text are shortened to enough before another column is left out,
@@ -105,8 +107,12 @@ func (s *Screen) Table(rows [][]string, l layout) error {
 				continue
 			}
 			text := runewidth.Truncate(row[i], w, "…")
+			space := strings.Repeat(" ", w-runewidth.StringWidth(text))
+			if l.right > 0 && i >= l.right {
+				text, space = space+text, ""
+			}
 			line.WriteString(text)
-			line.WriteString(strings.Repeat(" ", w-runewidth.StringWidth(text)+2))
+			line.WriteString(space + "  ")
 		}
 		out.WriteString(strings.TrimRight(line.String(), " "))
 		out.WriteByte('\n')

@@ -33,6 +33,9 @@ type Serve struct {
 	Concurrency int           `help:"Root runs that are live at once; the rest waits." default:"8" setting:"WEIR_CONCURRENCY" placeholder:"N"`
 	StopTimeout time.Duration `help:"How long live runs may go on when the server stops." default:"10s" setting:"WEIR_STOP_TIMEOUT" placeholder:"DURATION"`
 
+	SnapshotInterval time.Duration `help:"How often the usage of live runs is kept." default:"1m" setting:"WEIR_SNAPSHOT_INTERVAL" placeholder:"DURATION"`
+	RollupInterval   time.Duration `help:"How often the sums of closed runs are brought up to date." default:"1m" setting:"WEIR_ROLLUP_INTERVAL" placeholder:"DURATION"`
+
 	Sandbox Sandbox `embed:"" prefix:"sandbox-"`
 
 	AllowUnsandboxed bool `help:"Run commands as plain processes where no sandbox works. They can then do all that this user can." setting:"WEIR_ALLOW_UNSANDBOXED"`
@@ -123,6 +126,14 @@ func (s *Serve) Check(getenv func(string) string) error {
 	}
 	if s.StopTimeout < 0 || s.StopTimeout > 24*time.Hour {
 		return fmt.Errorf("--stop-timeout %s is not between 0s and 24h", s.StopTimeout)
+	}
+	for _, i := range []struct { // 0 leaves the built-in interval
+		name  string
+		value time.Duration
+	}{{"snapshot-interval", s.SnapshotInterval}, {"rollup-interval", s.RollupInterval}} {
+		if i.value != 0 && i.value < time.Second || i.value > 24*time.Hour {
+			return fmt.Errorf("--%s %s is not between 1s and 24h", i.name, i.value)
+		}
 	}
 	return s.Sandbox.check(s.Token)
 }
