@@ -50,7 +50,7 @@ systems: ## Build for other systems, and check what is written for them
 # Two at a time, one core each. A finding is written to testdata/fuzz: commit it.
 FUZZTIME ?= 10s
 fuzz: ## Fuzz what reads output: each target for FUZZTIME (10s)
-	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' | \
+	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' 'FuzzRead ./runtime/meter/pricebook' | \
 		xargs -P 2 -I{} sh -c 'GO="$(GO)" .ci/fuzz {} $(FUZZTIME)'
 
 soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, 200 quick exits, a million lines through CPython, a million hostile files

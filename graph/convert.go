@@ -260,5 +260,6 @@ func toServer(s ServerInfo) *model.ServerInfo {
 		Sandboxes: each(s.Sandboxes, func(b SandboxInfo) *model.SandboxInfo {
 			return &model.SandboxInfo{Backend: b.Backend, Available: b.Available, Reason: text(b.Reason), Isolation: text(b.Isolation)}
 		}),
+		Prices: toPrices(s.Prices),
 	}
 }

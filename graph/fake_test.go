@@ -34,6 +34,7 @@ type fake struct {
 	runs     map[run.ID]run.Run
 	events   []*run.Event
 	agents   []AgentInfo
+	models   []ModelInfo
 	err      error // what every call fails with
 
 	started   []run.StartRequest
@@ -197,8 +198,10 @@ func (f *fake) Deleted(id run.SessionID) { f.deleted = append(f.deleted, id) }
 func (f *fake) Agents(context.Context) []AgentInfo { return f.agents }
 
 func (f *fake) Info(context.Context) ServerInfo {
-	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}}
+	return ServerInfo{Version: "1", Replica: "r", Store: "sqlite", Sandboxes: []SandboxInfo{{Backend: "local", Reason: "bubblewrap is missing"}}, Prices: PriceInfo{Files: []string{"prices.yaml"}, Rows: 2, Models: 1, Newest: "2026-11-19"}}
 }
+
+func (f *fake) Models(context.Context) []ModelInfo { return f.models }
 
 func (f *fake) CreateSession(_ context.Context, title string) (run.Session, error) {
 	return run.Session{ID: sesID, Title: title, CreatedAt: noon}, f.err

@@ -80,9 +80,11 @@ type Agents interface {
 	Agents(ctx context.Context) []AgentInfo
 }
 
-// Server describes the server itself.
+// Server describes the server itself, and what it prices by.
 type Server interface {
 	Info(ctx context.Context) ServerInfo
+	// Models gives the prices of models that are in force now.
+	Models(ctx context.Context) []ModelInfo
 }
 
 // AgentInfo is an agent definition as clients see it; empty fields show as null.
@@ -97,6 +99,7 @@ type ServerInfo struct {
 	Replica   string
 	Store     string // "sqlite" or "postgres"
 	Sandboxes []SandboxInfo
+	Prices    PriceInfo
 }
 
 // SandboxInfo is one sandbox backend.

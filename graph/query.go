@@ -89,6 +89,10 @@ func (r queryResolver) Agents(ctx context.Context) ([]*model.Agent, error) {
 	return each(r.Options.Agents.Agents(ctx), toAgent), nil
 }
 
+func (r queryResolver) Models(ctx context.Context) ([]*model.Model, error) {
+	return each(r.Options.Server.Models(ctx), toModel), nil
+}
+
 func (r queryResolver) CompareMetrics(ctx context.Context, ids []string, names []string, maxPoints *int) ([]*model.MetricSeries, error) {
 	q, err := metricQuery(names, maxPoints, nil, nil)
 	if err != nil {

@@ -246,6 +246,12 @@ type ComplexityRoot struct {
 		Type      func(childComplexity int) int
 	}
 
+	LongContext struct {
+		Above     func(childComplexity int) int
+		Inclusive func(childComplexity int) int
+		Rates     func(childComplexity int) int
+	}
+
 	Loss struct {
 		BytesNotKept    func(childComplexity int) int
 		BytesRead       func(childComplexity int) int
@@ -330,6 +336,24 @@ type ComplexityRoot struct {
 		Type        func(childComplexity int) int
 	}
 
+	Model struct {
+		Aliases     func(childComplexity int) int
+		From        func(childComplexity int) int
+		ID          func(childComplexity int) int
+		Local       func(childComplexity int) int
+		LongContext func(childComplexity int) int
+		Model       func(childComplexity int) int
+		PriceID     func(childComplexity int) int
+		Provider    func(childComplexity int) int
+		Rates       func(childComplexity int) int
+		Source      func(childComplexity int) int
+		SourceDate  func(childComplexity int) int
+		Tiers       func(childComplexity int) int
+		To          func(childComplexity int) int
+		Tools       func(childComplexity int) int
+		Windows     func(childComplexity int) int
+	}
+
 	Mutation struct {
 		AbortRun       func(childComplexity int, id string, silent *bool, wait *bool, reason *string) int
 		AnswerQuestion func(childComplexity int, input model.AnswerQuestionInput) int
@@ -354,10 +378,31 @@ type ComplexityRoot struct {
 		Type        func(childComplexity int) int
 	}
 
+	PriceBook struct {
+		Files        func(childComplexity int) int
+		Models       func(childComplexity int) int
+		NewestSource func(childComplexity int) int
+		Problem      func(childComplexity int) int
+		Rows         func(childComplexity int) int
+	}
+
+	PriceTier struct {
+		LongContext func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Rates       func(childComplexity int) int
+	}
+
+	PriceWindow struct {
+		LongContext func(childComplexity int) int
+		Rates       func(childComplexity int) int
+		When        func(childComplexity int) int
+	}
+
 	Query struct {
 		Agents         func(childComplexity int) int
 		CompareMetrics func(childComplexity int, runIds []string, names []string, maxPoints *int) int
 		Events         func(childComplexity int, sessionID string, after *int64, before *int64, first *int, last *int, types []model.EventType, runID *string) int
+		Models         func(childComplexity int) int
 		Run            func(childComplexity int, id string) int
 		Runs           func(childComplexity int, first *int, after *string, filter *model.RunFilter) int
 		Server         func(childComplexity int) int
@@ -401,6 +446,15 @@ type ComplexityRoot struct {
 		Stage      func(childComplexity int) int
 		Text       func(childComplexity int) int
 		Type       func(childComplexity int) int
+	}
+
+	Rates struct {
+		CacheRead       func(childComplexity int) int
+		CacheWriteLong  func(childComplexity int) int
+		CacheWriteShort func(childComplexity int) int
+		Input           func(childComplexity int) int
+		Output          func(childComplexity int) int
+		Reasoning       func(childComplexity int) int
 	}
 
 	ReportReady struct {
@@ -501,6 +555,7 @@ type ComplexityRoot struct {
 	}
 
 	ServerInfo struct {
+		Prices    func(childComplexity int) int
 		Replica   func(childComplexity int) int
 		Sandboxes func(childComplexity int) int
 		Store     func(childComplexity int) int
@@ -568,6 +623,11 @@ type ComplexityRoot struct {
 		SessionID func(childComplexity int) int
 		Stage     func(childComplexity int) int
 		Type      func(childComplexity int) int
+	}
+
+	ToolPrice struct {
+		Name func(childComplexity int) int
+		Usd  func(childComplexity int) int
 	}
 
 	Usage struct {
@@ -1634,6 +1694,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.HookFinished.Type(childComplexity), true
 
+	case "LongContext.above":
+		if e.ComplexityRoot.LongContext.Above == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Above(childComplexity), true
+	case "LongContext.inclusive":
+		if e.ComplexityRoot.LongContext.Inclusive == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Inclusive(childComplexity), true
+	case "LongContext.rates":
+		if e.ComplexityRoot.LongContext.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LongContext.Rates(childComplexity), true
+
 	case "Loss.bytesNotKept":
 		if e.ComplexityRoot.Loss.BytesNotKept == nil {
 			break
@@ -2019,6 +2098,97 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MetricsLogged.Type(childComplexity), true
 
+	case "Model.aliases":
+		if e.ComplexityRoot.Model.Aliases == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Aliases(childComplexity), true
+	case "Model.from":
+		if e.ComplexityRoot.Model.From == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.From(childComplexity), true
+	case "Model.id":
+		if e.ComplexityRoot.Model.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.ID(childComplexity), true
+	case "Model.local":
+		if e.ComplexityRoot.Model.Local == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Local(childComplexity), true
+	case "Model.longContext":
+		if e.ComplexityRoot.Model.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.LongContext(childComplexity), true
+	case "Model.model":
+		if e.ComplexityRoot.Model.Model == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Model(childComplexity), true
+	case "Model.priceId":
+		if e.ComplexityRoot.Model.PriceID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.PriceID(childComplexity), true
+	case "Model.provider":
+		if e.ComplexityRoot.Model.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Provider(childComplexity), true
+	case "Model.rates":
+		if e.ComplexityRoot.Model.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Rates(childComplexity), true
+	case "Model.source":
+		if e.ComplexityRoot.Model.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Source(childComplexity), true
+	case "Model.sourceDate":
+		if e.ComplexityRoot.Model.SourceDate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.SourceDate(childComplexity), true
+	case "Model.tiers":
+		if e.ComplexityRoot.Model.Tiers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Tiers(childComplexity), true
+	case "Model.to":
+		if e.ComplexityRoot.Model.To == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.To(childComplexity), true
+	case "Model.tools":
+		if e.ComplexityRoot.Model.Tools == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Tools(childComplexity), true
+	case "Model.windows":
+		if e.ComplexityRoot.Model.Windows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Model.Windows(childComplexity), true
+
 	case "Mutation.abortRun":
 		if e.ComplexityRoot.Mutation.AbortRun == nil {
 			break
@@ -2164,6 +2334,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.OutputWritten.Type(childComplexity), true
 
+	case "PriceBook.files":
+		if e.ComplexityRoot.PriceBook.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Files(childComplexity), true
+	case "PriceBook.models":
+		if e.ComplexityRoot.PriceBook.Models == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Models(childComplexity), true
+	case "PriceBook.newestSource":
+		if e.ComplexityRoot.PriceBook.NewestSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.NewestSource(childComplexity), true
+	case "PriceBook.problem":
+		if e.ComplexityRoot.PriceBook.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Problem(childComplexity), true
+	case "PriceBook.rows":
+		if e.ComplexityRoot.PriceBook.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceBook.Rows(childComplexity), true
+
+	case "PriceTier.longContext":
+		if e.ComplexityRoot.PriceTier.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.LongContext(childComplexity), true
+	case "PriceTier.name":
+		if e.ComplexityRoot.PriceTier.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.Name(childComplexity), true
+	case "PriceTier.rates":
+		if e.ComplexityRoot.PriceTier.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceTier.Rates(childComplexity), true
+
+	case "PriceWindow.longContext":
+		if e.ComplexityRoot.PriceWindow.LongContext == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.LongContext(childComplexity), true
+	case "PriceWindow.rates":
+		if e.ComplexityRoot.PriceWindow.Rates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.Rates(childComplexity), true
+	case "PriceWindow.when":
+		if e.ComplexityRoot.PriceWindow.When == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PriceWindow.When(childComplexity), true
+
 	case "Query.agents":
 		if e.ComplexityRoot.Query.Agents == nil {
 			break
@@ -2193,6 +2432,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Events(childComplexity, args["sessionId"].(string), args["after"].(*int64), args["before"].(*int64), args["first"].(*int), args["last"].(*int), args["types"].([]model.EventType), args["runId"].(*string)), true
 
+	case "Query.models":
+		if e.ComplexityRoot.Query.Models == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Models(childComplexity), true
 	case "Query.run":
 		if e.ComplexityRoot.Query.Run == nil {
 			break
@@ -2425,6 +2670,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QuestionAsked.Type(childComplexity), true
+
+	case "Rates.cacheRead":
+		if e.ComplexityRoot.Rates.CacheRead == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheRead(childComplexity), true
+	case "Rates.cacheWriteLong":
+		if e.ComplexityRoot.Rates.CacheWriteLong == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheWriteLong(childComplexity), true
+	case "Rates.cacheWriteShort":
+		if e.ComplexityRoot.Rates.CacheWriteShort == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.CacheWriteShort(childComplexity), true
+	case "Rates.input":
+		if e.ComplexityRoot.Rates.Input == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Input(childComplexity), true
+	case "Rates.output":
+		if e.ComplexityRoot.Rates.Output == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Output(childComplexity), true
+	case "Rates.reasoning":
+		if e.ComplexityRoot.Rates.Reasoning == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rates.Reasoning(childComplexity), true
 
 	case "ReportReady.agent":
 		if e.ComplexityRoot.ReportReady.Agent == nil {
@@ -2904,6 +3186,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SandboxInfo.Reason(childComplexity), true
 
+	case "ServerInfo.prices":
+		if e.ComplexityRoot.ServerInfo.Prices == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ServerInfo.Prices(childComplexity), true
 	case "ServerInfo.replica":
 		if e.ComplexityRoot.ServerInfo.Replica == nil {
 			break
@@ -3219,6 +3507,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ToolCallStarted.Type(childComplexity), true
+
+	case "ToolPrice.name":
+		if e.ComplexityRoot.ToolPrice.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ToolPrice.Name(childComplexity), true
+	case "ToolPrice.usd":
+		if e.ComplexityRoot.ToolPrice.Usd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ToolPrice.Usd(childComplexity), true
 
 	case "Usage.cacheRead":
 		if e.ComplexityRoot.Usage.CacheRead == nil {
@@ -4282,6 +4583,8 @@ type Query {
   """
   events(sessionId: ID!, after: Long = 0, before: Long, first: Int, last: Int, types: [EventType!], runId: ID): EventPage!
   agents: [Agent!]!
+  "The models whose price is known, with the price in force now."
+  models: [Model!]!
   """
   What closed runs have used on the days ` + "`" + `from` + "`" + ` to ` + "`" + `to` + "`" + `, both included, by the UTC
   day of their end, summed up over everything that ` + "`" + `groupBy` + "`" + ` does not name; without
@@ -4842,12 +5145,98 @@ type Agent {
   problem: String
 }
 
+"A model and its price in force now. Prices are decimal numbers of USD, as texts."
+type Model {
+  "provider/model; unique."
+  id: ID!
+  provider: String!
+  "As the provider calls it; * for all models of a local provider."
+  model: String!
+  "What it is also called, now."
+  aliases: [String!]!
+  "Costs nothing: it runs on the operator's own machine."
+  local: Boolean!
+  "null when local."
+  rates: Rates
+  "Ascending; the last one that the prompt is over prices the whole request."
+  longContext: [LongContext!]!
+  "Prices at certain hours, in place of rates and longContext."
+  windows: [PriceWindow!]!
+  "Prices of service tiers, in place of rates and longContext."
+  tiers: [PriceTier!]!
+  "Prices per call."
+  tools: [ToolPrice!]!
+  from: Time
+  "Not included."
+  to: Time
+  "Where the price is from; null when the file does not say."
+  source: String
+  "The day, or the month, on which the source said so."
+  sourceDate: String
+  "The id that usage records keep of the price they were priced by."
+  priceId: String!
+}
+
+"USD per million tokens."
+type Rates {
+  input: String!
+  output: String!
+  "null: as input."
+  cacheRead: String
+  "null: as input, unless cacheWriteLong has a price."
+  cacheWriteShort: String
+  "null: as input, unless cacheWriteShort has a price."
+  cacheWriteLong: String
+  "null: as output."
+  reasoning: String
+}
+
+type LongContext {
+  "Tokens of one request's prompt, cache reads and writes included."
+  above: Long!
+  "A prompt of exactly that many is long, too."
+  inclusive: Boolean!
+  rates: Rates!
+}
+
+type PriceWindow {
+  "In UTC, for example mon tue 01:00-04:00."
+  when: String!
+  rates: Rates!
+  longContext: [LongContext!]!
+}
+
+type PriceTier {
+  name: String!
+  rates: Rates!
+  longContext: [LongContext!]!
+}
+
+type ToolPrice {
+  name: String!
+  "Per call."
+  usd: String!
+}
+
 type ServerInfo {
   version: String!
   replica: String!
   "sqlite or postgres."
   store: String!
   sandboxes: [SandboxInfo!]!
+  prices: PriceBook!
+}
+
+"The prices that usage is priced by."
+type PriceBook {
+  "The lowest first: the shipped prices, then the operator's file."
+  files: [String!]!
+  rows: Int!
+  models: Int!
+  "The day of its newest source."
+  newestSource: String
+  "Why the file's newest version is not in force; null when it is."
+  problem: String
 }
 
 type SandboxInfo {
@@ -4996,6 +5385,18 @@ func (ec *executionContext) childFields_ExecutionOutput(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type ExecutionOutput", field.Name)
 }
 
+func (ec *executionContext) childFields_LongContext(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "above":
+		return ec.fieldContext_LongContext_above(ctx, field)
+	case "inclusive":
+		return ec.fieldContext_LongContext_inclusive(ctx, field)
+	case "rates":
+		return ec.fieldContext_LongContext_rates(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LongContext", field.Name)
+}
+
 func (ec *executionContext) childFields_Loss(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "bytesRead":
@@ -5086,6 +5487,82 @@ func (ec *executionContext) childFields_MetricSeries(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type MetricSeries", field.Name)
 }
 
+func (ec *executionContext) childFields_Model(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Model_id(ctx, field)
+	case "provider":
+		return ec.fieldContext_Model_provider(ctx, field)
+	case "model":
+		return ec.fieldContext_Model_model(ctx, field)
+	case "aliases":
+		return ec.fieldContext_Model_aliases(ctx, field)
+	case "local":
+		return ec.fieldContext_Model_local(ctx, field)
+	case "rates":
+		return ec.fieldContext_Model_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_Model_longContext(ctx, field)
+	case "windows":
+		return ec.fieldContext_Model_windows(ctx, field)
+	case "tiers":
+		return ec.fieldContext_Model_tiers(ctx, field)
+	case "tools":
+		return ec.fieldContext_Model_tools(ctx, field)
+	case "from":
+		return ec.fieldContext_Model_from(ctx, field)
+	case "to":
+		return ec.fieldContext_Model_to(ctx, field)
+	case "source":
+		return ec.fieldContext_Model_source(ctx, field)
+	case "sourceDate":
+		return ec.fieldContext_Model_sourceDate(ctx, field)
+	case "priceId":
+		return ec.fieldContext_Model_priceId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Model", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceBook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "files":
+		return ec.fieldContext_PriceBook_files(ctx, field)
+	case "rows":
+		return ec.fieldContext_PriceBook_rows(ctx, field)
+	case "models":
+		return ec.fieldContext_PriceBook_models(ctx, field)
+	case "newestSource":
+		return ec.fieldContext_PriceBook_newestSource(ctx, field)
+	case "problem":
+		return ec.fieldContext_PriceBook_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceBook", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceTier(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_PriceTier_name(ctx, field)
+	case "rates":
+		return ec.fieldContext_PriceTier_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_PriceTier_longContext(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceTier", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceWindow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "when":
+		return ec.fieldContext_PriceWindow_when(ctx, field)
+	case "rates":
+		return ec.fieldContext_PriceWindow_rates(ctx, field)
+	case "longContext":
+		return ec.fieldContext_PriceWindow_longContext(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceWindow", field.Name)
+}
+
 func (ec *executionContext) childFields_Question(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -5106,6 +5583,24 @@ func (ec *executionContext) childFields_Question(ctx context.Context, field grap
 		return ec.fieldContext_Question_answer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Question", field.Name)
+}
+
+func (ec *executionContext) childFields_Rates(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "input":
+		return ec.fieldContext_Rates_input(ctx, field)
+	case "output":
+		return ec.fieldContext_Rates_output(ctx, field)
+	case "cacheRead":
+		return ec.fieldContext_Rates_cacheRead(ctx, field)
+	case "cacheWriteShort":
+		return ec.fieldContext_Rates_cacheWriteShort(ctx, field)
+	case "cacheWriteLong":
+		return ec.fieldContext_Rates_cacheWriteLong(ctx, field)
+	case "reasoning":
+		return ec.fieldContext_Rates_reasoning(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Rates", field.Name)
 }
 
 func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5234,6 +5729,8 @@ func (ec *executionContext) childFields_ServerInfo(ctx context.Context, field gr
 		return ec.fieldContext_ServerInfo_store(ctx, field)
 	case "sandboxes":
 		return ec.fieldContext_ServerInfo_sandboxes(ctx, field)
+	case "prices":
+		return ec.fieldContext_ServerInfo_prices(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ServerInfo", field.Name)
 }
@@ -5270,6 +5767,16 @@ func (ec *executionContext) childFields_SessionConnection(ctx context.Context, f
 		return ec.fieldContext_SessionConnection_hasMore(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SessionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ToolPrice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ToolPrice_name(ctx, field)
+	case "usd":
+		return ec.fieldContext_ToolPrice_usd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ToolPrice", field.Name)
 }
 
 func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -280,6 +280,14 @@ type HookFinished struct {
 
 func (HookFinished) IsEvent() {}
 
+type LongContext struct {
+	// Tokens of one request's prompt, cache reads and writes included.
+	Above int64 `json:"above"`
+	// A prompt of exactly that many is long, too.
+	Inclusive bool   `json:"inclusive"`
+	Rates     *Rates `json:"rates"`
+}
+
 // Accounts for every byte and line of an execution's output.
 type Loss struct {
 	BytesRead     int64 `json:"bytesRead"`
@@ -377,6 +385,38 @@ type MetricsLogged struct {
 
 func (MetricsLogged) IsEvent() {}
 
+// A model and its price in force now. Prices are decimal numbers of USD, as texts.
+type Model struct {
+	// provider/model; unique.
+	ID       string `json:"id"`
+	Provider string `json:"provider"`
+	// As the provider calls it; * for all models of a local provider.
+	Model string `json:"model"`
+	// What it is also called, now.
+	Aliases []string `json:"aliases"`
+	// Costs nothing: it runs on the operator's own machine.
+	Local bool `json:"local"`
+	// null when local.
+	Rates *Rates `json:"rates,omitempty"`
+	// Ascending; the last one that the prompt is over prices the whole request.
+	LongContext []*LongContext `json:"longContext"`
+	// Prices at certain hours, in place of rates and longContext.
+	Windows []*PriceWindow `json:"windows"`
+	// Prices of service tiers, in place of rates and longContext.
+	Tiers []*PriceTier `json:"tiers"`
+	// Prices per call.
+	Tools []*ToolPrice `json:"tools"`
+	From  *time.Time   `json:"from,omitempty"`
+	// Not included.
+	To *time.Time `json:"to,omitempty"`
+	// Where the price is from; null when the file does not say.
+	Source *string `json:"source,omitempty"`
+	// The day, or the month, on which the source said so.
+	SourceDate *string `json:"sourceDate,omitempty"`
+	// The id that usage records keep of the price they were priced by.
+	PriceID string `json:"priceId"`
+}
+
 // A piece of output, valid UTF-8; offset counts the raw bytes of the stream before it.
 type OutputWritten struct {
 	Seq         int64        `json:"seq"`
@@ -393,6 +433,31 @@ type OutputWritten struct {
 }
 
 func (OutputWritten) IsEvent() {}
+
+// The prices that usage is priced by.
+type PriceBook struct {
+	// The lowest first: the shipped prices, then the operator's file.
+	Files  []string `json:"files"`
+	Rows   int      `json:"rows"`
+	Models int      `json:"models"`
+	// The day of its newest source.
+	NewestSource *string `json:"newestSource,omitempty"`
+	// Why the file's newest version is not in force; null when it is.
+	Problem *string `json:"problem,omitempty"`
+}
+
+type PriceTier struct {
+	Name        string         `json:"name"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
+
+type PriceWindow struct {
+	// In UTC, for example mon tue 01:00-04:00.
+	When        string         `json:"when"`
+	Rates       *Rates         `json:"rates"`
+	LongContext []*LongContext `json:"longContext"`
+}
 
 type Question struct {
 	ID         string        `json:"id"`
@@ -434,6 +499,20 @@ type QuestionAsked struct {
 }
 
 func (QuestionAsked) IsEvent() {}
+
+// USD per million tokens.
+type Rates struct {
+	Input  string `json:"input"`
+	Output string `json:"output"`
+	// null: as input.
+	CacheRead *string `json:"cacheRead,omitempty"`
+	// null: as input, unless cacheWriteLong has a price.
+	CacheWriteShort *string `json:"cacheWriteShort,omitempty"`
+	// null: as input, unless cacheWriteShort has a price.
+	CacheWriteLong *string `json:"cacheWriteLong,omitempty"`
+	// null: as output.
+	Reasoning *string `json:"reasoning,omitempty"`
+}
 
 type ReportReady struct {
 	Seq       int64     `json:"seq"`
@@ -598,6 +677,7 @@ type ServerInfo struct {
 	// sqlite or postgres.
 	Store     string         `json:"store"`
 	Sandboxes []*SandboxInfo `json:"sandboxes"`
+	Prices    *PriceBook     `json:"prices"`
 }
 
 type Session struct {
@@ -700,6 +780,12 @@ type ToolCallStarted struct {
 }
 
 func (ToolCallStarted) IsEvent() {}
+
+type ToolPrice struct {
+	Name string `json:"name"`
+	// Per call.
+	Usd string `json:"usd"`
+}
 
 // Token buckets are disjoint; reasoning is the part of output that was reasoning.
 type Usage struct {

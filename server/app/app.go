@@ -28,6 +28,7 @@ type commandLine struct {
 
 	clientCommands
 
+	Prices     pricesCommand     `cmd:"" help:"Show and check the prices of models and sandboxes; needs no server."`
 	Schema     schemaCommand     `cmd:"" help:"Print the API's schema in GraphQL's schema language."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 

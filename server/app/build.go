@@ -15,9 +15,12 @@ import (
 	"github.com/weirhq/weir/runtime/agent/replay"
 	"github.com/weirhq/weir/runtime/agent/script"
 	"github.com/weirhq/weir/runtime/engine"
+	"github.com/weirhq/weir/runtime/meter/pricebook"
+	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 	"github.com/weirhq/weir/runtime/sandbox/local"
 	"github.com/weirhq/weir/runtime/stream"
+	"github.com/weirhq/weir/server/cli"
 	"github.com/weirhq/weir/server/config"
 	"github.com/weirhq/weir/server/httpapi"
 	"github.com/weirhq/weir/server/supervise"
@@ -40,6 +43,7 @@ var (
 	_ graph.Feed      = (*stream.Stream)(nil)
 	_ graph.Agents    = catalog{}
 	_ graph.Server    = about{}
+	_ run.Pricer      = (*pricebook.Live)(nil)
 	_ httpapi.API     = (*graph.API)(nil)
 )
 
@@ -77,6 +81,7 @@ type server struct {
 	engine    *engine.Engine
 	http      *httpapi.Server
 	replica   string
+	prices    *pricebook.Live
 }
 
 // build opens and connects the layers. Nothing works yet: that is for the
@@ -95,12 +100,16 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, p)
 		}
 	}
+	if s.prices, err = pricebook.Open(o.cfg.Prices, o.log); err != nil {
+		return nil, cli.UsageError(fmt.Errorf("--prices: %w", err))
+	}
 	if err := makeData(o.cfg.Data); err != nil {
 		return nil, err
 	}
 	// Trying the sandbox takes as long as all the rest: it is done beside it.
 	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
-	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, NoWait: o.typed != nil, Logger: o.log}); err != nil {
+	probing.Go(func() { s.prices.Book() })
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Pricer: s.prices, NoWait: o.typed != nil, Logger: o.log}); err != nil {
 		return nil, err
 	}
 	if s.replica, err = replica(o.cfg.Data); err != nil {
@@ -157,7 +166,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	}
 	api := graph.New(graph.Options{
 		Runs: runs, Reader: s.store, Feed: s.stream, Agents: catalog{o.agents}, Log: o.log,
-		Server: about{replica: s.replica, store: s.store.Dialect(), sandboxes: s.sandboxes.found},
+		Server: about{replica: s.replica, store: s.store.Dialect(), sandboxes: s.sandboxes.found, prices: s.prices},
 	})
 	s.http, err = httpapi.New(httpapi.Options{
 		API: api, Output: s.engine.OpenOutput, Watch: graph.Watch, Resume: graph.Resume, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
@@ -172,6 +181,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 // services are the layers above the store, in the order of their start.
 func (s *server) services() []supervise.Service {
 	return []supervise.Service{
+		{Name: "prices", Run: s.prices.Run},
 		{Name: "stream", Run: s.stream.Run},
 		{Name: "engine", Run: s.engine.Run},
 		{Name: "http", Run: func(ctx context.Context) error { return s.http.Serve(ctx, s.listener) }},
@@ -211,6 +221,8 @@ func (s *server) close() error {
 func (s *server) announce() {
 	s.log.Info("weir "+Version(), "data", s.cfg.Data, "store", s.store.Dialect(), "replica", s.replica)
 	s.log.Info("agents", "usable", len(s.agents.List()), "problems", len(s.agents.Problems()), "folder", s.cfg.Agents)
+	book := s.prices.Book().Summary()
+	s.log.Info("prices", "models", book.Models, "newest", book.Newest, "file", s.cfg.Prices)
 	for _, b := range s.sandboxes.found {
 		switch {
 		case !b.Available:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/db/store"
+	"github.com/weirhq/weir/runtime/meter/pricebook"
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
 	"github.com/weirhq/weir/runtime/sandbox/local"
@@ -53,7 +54,7 @@ func (d *doctorCommand) examine(ctx context.Context, getenv func(string) string)
 	}
 	found = append(found, data)
 	for _, check := range []func() finding{
-		func() finding { return d.database(ctx, placed) }, func() finding { return d.port(ctx) }, d.agents, clock,
+		func() finding { return d.database(ctx, placed) }, func() finding { return d.port(ctx) }, d.agents, d.prices, clock,
 	} {
 		if ctx.Err() != nil {
 			return found // nobody waits for the rest
@@ -301,6 +302,19 @@ func (d *doctorCommand) agents() finding {
 		f.Remedy = "mend that file"
 	}
 	return f
+}
+
+// prices checks the price file.
+func (d *doctorCommand) prices() finding {
+	book, err := pricebook.ReadPath(d.Prices)
+	if err != nil {
+		return finding{
+			Check: "prices", Verdict: problem, What: "--prices: " + err.Error(), Meaning: "weir serve does not start",
+			Remedy: "weir prices check " + d.Prices,
+		}
+	}
+	s := book.Summary()
+	return finding{Check: "prices", Verdict: fine, What: fmt.Sprintf("%s, the newest of %s", count(s.Models, "model"), s.Newest)}
 }
 
 // clock finds a clock that was never set: times, leases and prices depend on it.

@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/weirhq/weir/graph"
 	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/meter/pricebook"
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
@@ -41,6 +43,7 @@ type about struct {
 	replica   string
 	store     string
 	sandboxes []sandbox.Status
+	prices    *pricebook.Live
 }
 
 // Info implements graph.Server.
@@ -51,5 +54,20 @@ func (a about) Info(context.Context) graph.ServerInfo {
 			Backend: s.Backend, Available: s.Available, Reason: s.Reason, Isolation: s.Isolation,
 		})
 	}
+	book := a.prices.Book().Summary()
+	info.Prices = graph.PriceInfo{Files: book.Files, Rows: book.Rows, Models: book.Models, Newest: book.Newest, Problem: a.prices.Problem()}
 	return info
+}
+
+// Models implements graph.Server.
+func (a about) Models(context.Context) []graph.ModelInfo {
+	now := time.Now()
+	book := a.prices.Book()
+	var list []graph.ModelInfo
+	for _, r := range book.InForce(now) {
+		if !r.IsCompute() {
+			list = append(list, modelInfo(book, r, now))
+		}
+	}
+	return list
 }

@@ -34,6 +34,9 @@ var rules = map[string][]string{
 	// interface of its own: it knows no store, no transport, no reader.
 	"runtime/engine": {"runtime/run", "runtime/metricline", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
+	// Prices and sums; it knows no store and no provider.
+	"runtime/meter/pricebook": {"runtime/run", "runtime/textfile"},
+
 	// Implementations know their contract and not each other.
 	// A backend brings the files that programs log with into the sandbox.
 	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},

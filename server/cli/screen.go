@@ -121,6 +121,12 @@ func (s *Screen) Table(rows [][]string, l layout) error {
 	return err
 }
 
+// Columns is Table for a listing whose first column may be shortened; on a
+// narrow terminal the columns drop are left out, the first one first.
+func (s *Screen) Columns(rows [][]string, drop ...int) error {
+	return s.Table(rows, layout{drop: drop, flexible: []int{0}})
+}
+
 func (l layout) fit(widths []int, width int) {
 	total := func() int {
 		sum := -2

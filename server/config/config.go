@@ -26,6 +26,8 @@ type Serve struct {
 	DB     string `help:"postgres:// URL; empty: SQLite in the data folder." setting:"WEIR_DB" placeholder:"URL"`
 	Agents string `help:"Folder of agent definitions (*.yaml)." setting:"WEIR_AGENTS" placeholder:"DIR"`
 
+	Prices string `help:"Price file; its models take the place of the shipped ones. It is read again when it changes." setting:"WEIR_PRICES" placeholder:"FILE"`
+
 	TokenFile    string   `help:"File with the token that requests must carry; or the token itself in WEIR_TOKEN." setting:"WEIR_TOKEN_FILE" placeholder:"FILE"`
 	AllowHosts   []string `name:"allow-host" help:"Host names besides loopback under which the server is reached." setting:"WEIR_ALLOW_HOSTS" placeholder:"NAME"`
 	AllowOrigins []string `name:"allow-origin" help:"Origins of other pages that may use the API, such as https://app.example." setting:"WEIR_ALLOW_ORIGINS" placeholder:"URL"`
