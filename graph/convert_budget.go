@@ -20,7 +20,14 @@ func budget(in *model.BudgetInput) (*run.Budget, error) {
 	if in == nil {
 		return nil, nil //nolint:nilnil // absent stays absent
 	}
-	b := &run.Budget{USD: value(in.Usd), Tokens: value(in.Tokens), Action: run.BudgetAbort}
+	b := &run.Budget{Tokens: value(in.Tokens), Action: run.BudgetAbort}
+	if in.Usd != nil {
+		usd, err := run.ParseUSD(*in.Usd)
+		if err != nil {
+			return nil, run.Errorf(run.Invalid, "budget.usd: %w", err)
+		}
+		b.USD = usd
+	}
 	if in.Action != nil {
 		b.Action = run.BudgetAction(*in.Action)
 	}
@@ -42,7 +49,7 @@ func toBudget(b *run.Budget) *model.Budget {
 		out.Action = model.BudgetActionAbort
 	}
 	if b.USD != 0 {
-		out.Usd = &b.USD
+		out.Usd = text(b.USD.String())
 	}
 	return out
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/weirhq/weir/graph/model"
 	"github.com/weirhq/weir/graph/scalar"
-	"github.com/weirhq/weir/runtime/run"
 )
 
 // region    ************************** generated!.gotpl **************************
@@ -1060,8 +1059,8 @@ func (ec *executionContext) _Budget_usd(ctx context.Context, field graphql.Colle
 			return obj.Usd, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *run.NanoUSD) graphql.Marshaler {
-			return ec.marshalODecimal2ᚖgithubᚗcomᚋweirhqᚋweirᚋruntimeᚋrunᚐNanoUSD(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalODecimal2ᚖstring(ctx, selections, v)
 		},
 		true,
 		false,
@@ -7386,7 +7385,7 @@ func (ec *executionContext) unmarshalInputBudgetInput(ctx context.Context, obj a
 		switch k {
 		case "usd":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("usd"))
-			data, err := ec.unmarshalODecimal2ᚖgithubᚗcomᚋweirhqᚋweirᚋruntimeᚋrunᚐNanoUSD(ctx, v)
+			data, err := ec.unmarshalODecimal2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -11310,7 +11309,7 @@ func (ec *executionContext) marshalODate2ᚖtimeᚐTime(ctx context.Context, sel
 	return res
 }
 
-func (ec *executionContext) unmarshalODecimal2ᚖgithubᚗcomᚋweirhqᚋweirᚋruntimeᚋrunᚐNanoUSD(ctx context.Context, v any) (*run.NanoUSD, error) {
+func (ec *executionContext) unmarshalODecimal2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -11318,7 +11317,7 @@ func (ec *executionContext) unmarshalODecimal2ᚖgithubᚗcomᚋweirhqᚋweirᚋ
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalODecimal2ᚖgithubᚗcomᚋweirhqᚋweirᚋruntimeᚋrunᚐNanoUSD(ctx context.Context, sel ast.SelectionSet, v *run.NanoUSD) graphql.Marshaler {
+func (ec *executionContext) marshalODecimal2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

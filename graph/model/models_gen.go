@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/graph/scalar"
-	"github.com/weirhq/weir/runtime/run"
 )
 
 // An immutable fact in a session's log. A field name has one type in all event types.
@@ -136,14 +135,14 @@ type Artifact struct {
 }
 
 type Budget struct {
-	Usd    *run.NanoUSD `json:"usd,omitempty"`
+	Usd    *string      `json:"usd,omitempty"`
 	Tokens *int64       `json:"tokens,omitempty"`
 	Action BudgetAction `json:"action"`
 }
 
 // At least one of usd and tokens. A budget is used up when what was used reaches it.
 type BudgetInput struct {
-	Usd *run.NanoUSD `json:"usd,omitempty"`
+	Usd *string `json:"usd,omitempty"`
 	// Of input, cache and output together.
 	Tokens *int64        `json:"tokens,omitempty"`
 	Action *BudgetAction `json:"action,omitempty"`

@@ -232,10 +232,11 @@ func clip(s string) string {
 }
 
 // MarshalDecimal writes an amount of USD as a decimal string.
-func MarshalDecimal(n run.NanoUSD) graphql.Marshaler { return graphql.MarshalString(n.String()) }
+func MarshalDecimal(s string) graphql.Marshaler { return graphql.MarshalString(s) }
 
-// UnmarshalDecimal reads an amount of USD above 0 from a decimal string or a number.
-func UnmarshalDecimal(v any) (run.NanoUSD, error) {
+// UnmarshalDecimal reads an amount of USD above 0 from a decimal string or a number
+// and gives it as run.ParseUSD takes it.
+func UnmarshalDecimal(v any) (string, error) {
 	var s string
 	switch v := v.(type) {
 	case string:
@@ -250,11 +251,11 @@ func UnmarshalDecimal(v any) (run.NanoUSD, error) {
 	case int, int32, int64:
 		s = fmt.Sprint(v)
 	default:
-		return 0, run.Errorf(run.Invalid, "%v is no amount of USD: give a decimal string, such as \"0.25\"", v)
+		return "", run.Errorf(run.Invalid, "%v is no amount of USD: give a decimal string, such as \"0.25\"", v)
 	}
 	n, err := run.ParseUSD(s)
 	if err != nil {
-		return 0, run.Errorf(run.Invalid, "%w", err)
+		return "", run.Errorf(run.Invalid, "%w", err)
 	}
-	return n, nil
+	return n.String(), nil
 }
