@@ -37,6 +37,7 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 
 bench: ## Measure Weir against what it stands on; fails over the limits
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
+	$(GO) test -run '^$$' -bench Rollup -benchtime 1x -timeout 30m ./db/store
 
 release: ## Build the archives of all systems and their SHA256SUMS into dist
 	$(GO) run ./tools/release
@@ -53,10 +54,11 @@ fuzz: ## Fuzz what reads output: each target for FUZZTIME (10s)
 	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' 'FuzzRead ./runtime/meter/pricebook' | \
 		xargs -P 2 -I{} sh -c 'GO="$(GO)" .ci/fuzz {} $(FUZZTIME)'
 
-soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, 200 quick exits, a million lines through CPython, a million hostile files
+soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, the bill after 50 kills and of 2,000 run trees per store, 200 quick exits, a million lines through CPython, a million hostile files
 	cd web && WEIR_CLIENT_ROUNDS=20 npm run e2e -- clients
 	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e
+	WEIR_LEDGER_KILLS=50 WEIR_LEDGER_TREES=2000 $(GO) test -count 1 -run 'TestLedgerKilled|/Conservation' -timeout 60m -v ./db/store
 	WEIR_READ_ROUNDS=200 $(GO) test -count 1 -run 'TestEveryLine' -timeout 60m -v ./runtime/sandbox/local
 	WEIR_CPYTHON_LINES=1000000 $(GO) test -count 1 -run 'TestAgreesWithCPython' -timeout 30m -v ./runtime/metricline
 	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestAHostileWorkspaceIsBounded' -timeout 90m -v ./runtime/engine
-	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local
+	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestManyFilesAreMeasured' -timeout 90m -v ./runtime/sandbox/local/disk

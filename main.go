@@ -21,7 +21,7 @@ func main() {
 	stop()
 	code, say := cli.Exit(err)
 	if say != nil {
-		fmt.Fprintln(os.Stderr, "weir: "+say.Error())
+		fmt.Fprintln(os.Stderr, cli.Line(say))
 	}
 	os.Exit(code)
 }

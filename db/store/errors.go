@@ -47,6 +47,9 @@ const (
 
 func (c class) retry() bool { return c == classGone || c == classBusy || c == classFull }
 
+// statementTimeout is PostgreSQL's state for a statement that took too long.
+const statementTimeout = "57014"
+
 // errTxAborted is what a lost statement turns a commit into.
 var errTxAborted = errors.New("the transaction was not committed")
 
@@ -79,7 +82,7 @@ func classify(err error) class {
 	}
 	if code := sqlState(err); code != "" {
 		switch {
-		case code == "55P03" || code == "57014" || strings.HasPrefix(code, "40"):
+		case code == "55P03" || code == statementTimeout || strings.HasPrefix(code, "40"):
 			return classBusy
 		case strings.HasPrefix(code, "53"):
 			return classFull

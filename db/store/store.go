@@ -40,6 +40,9 @@ type Options struct {
 	// Pricer says what records cost; without one only what agents report is priced.
 	Pricer run.Pricer
 	Logger *slog.Logger // nil discards
+	// Outage, if set, is told why nothing can be written any more, and nil when it
+	// can be again. It is called by the one writing goroutine, so it must not block.
+	Outage func(cause error)
 }
 
 // Listener gets what was committed: the events of one or several sessions, each
@@ -52,6 +55,7 @@ type Listener interface {
 // Store is an open database.
 type Store struct {
 	log     *slog.Logger
+	outage  func(cause error)
 	d       dialect
 	read    *bun.DB
 	write   *bun.DB
@@ -80,7 +84,10 @@ func open(ctx context.Context, o Options, fault func(string) error) (*Store, err
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Logger, fault: fault, pricer: o.Pricer}
+	if o.Outage == nil {
+		o.Outage = func(error) {}
+	}
+	s := &Store{log: o.Logger, outage: o.Outage, fault: fault, pricer: o.Pricer}
 	if err := s.open(ctx, o); err != nil {
 		return nil, errors.Join(err, s.release())
 	}

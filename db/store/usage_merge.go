@@ -33,12 +33,12 @@ func mergeUsage(old, add usageRow) (usageRow, error) {
 		if p := run.Provenance(m.Provenance); p == "" || run.Provenance(old.Provenance) != "" && run.Provenance(old.Provenance).Worse(p) == p {
 			m.Provenance = old.Provenance // the better of the two
 		}
-		m.Raw = cmp.Or(m.Raw, old.Raw)
+		m.Raw, m.Tier = cmp.Or(m.Raw, old.Raw), cmp.Or(m.Tier, old.Tier)
 	}
 	if m.Model == "" {
-		m.Model, m.Provider = old.Model, cmp.Or(m.Provider, old.Provider)
+		m.Model = old.Model
 	}
-	m.Provider, m.Tier = cmp.Or(m.Provider, old.Provider), cmp.Or(m.Tier, old.Tier)
+	m.Provider = cmp.Or(m.Provider, old.Provider)
 	m.StreamTotals = cmp.Or(m.StreamTotals, old.StreamTotals)
 	if !m.samePriced(&old) {
 		m.PriceID = "" // that price is another one's

@@ -48,7 +48,7 @@ func (s *Store) priceOf(row *usageRow, pinned *run.Price) (run.Pricing, error) {
 		return p, fmt.Errorf("pricing the usage record %.100q of run %s: %w", row.Key, row.Run, err)
 	}
 	if p.NanoUSD != nil && (*p.NanoUSD < 0 || *p.NanoUSD > maxNanoUSD) {
-		return p, run.Errorf(run.Invalid, "the usage record %.100q of run %s was not booked: its cost is %d nano-USD; a record costs 0 to %d", row.Key, row.Run, *p.NanoUSD, int64(maxNanoUSD))
+		return p, run.Errorf(run.Invalid, "the usage record %.100q of run %s was not booked: its cost is %d nano-USD; a record costs 0 to %d", row.Key, row.Run, *p.NanoUSD, maxNanoUSD)
 	}
 	if p.NanoUSD != nil && p.Price == nil {
 		return p, fmt.Errorf("pricing the usage record %.100q of run %s: the price book names no row", row.Key, row.Run)

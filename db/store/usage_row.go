@@ -161,7 +161,7 @@ func checkUsage(u *run.UsageRecord) error {
 		}
 	}
 	if c := u.CostNanoUSD; c != nil && (*c < 0 || *c > maxNanoUSD) {
-		return refuse("its cost is %d nano-USD; a record costs 0 to %d", *c, int64(maxNanoUSD))
+		return refuse("its cost is %d nano-USD; a record costs 0 to %d", *c, maxNanoUSD)
 	}
 	if len(u.RequestKey) > maxNames || len(u.Stream) > maxNames {
 		return refuse("its key has %d bytes and its stream %d; each has at most %d", len(u.RequestKey), len(u.Stream), maxNames)

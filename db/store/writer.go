@@ -286,6 +286,7 @@ func (w *writer) pause(attempt int, err error) bool {
 	w.fail(err)
 	if !w.down.Swap(true) {
 		w.s.log.Warn("the database cannot be written; retrying until it can", "error", err)
+		w.s.outage(err)
 	}
 	w.mu.Lock()
 	var logic []*op
@@ -343,5 +344,6 @@ func (w *writer) lastFailure() error {
 func (w *writer) healthy() {
 	if w.down.CompareAndSwap(true, false) {
 		w.s.log.Info("the database can be written again")
+		w.s.outage(nil)
 	}
 }

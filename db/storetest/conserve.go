@@ -398,7 +398,7 @@ func (w *Ledger) checkRecord(u *run.UsageRecord, all []run.UsageRecord) {
 	switch {
 	case u.CostSource == run.AgentReported:
 	case u.Kind == run.ModelCall && u.Provenance == run.UnknownProvenance:
-		equal(w.t, "the cost of "+what, money(u.CostNanoUSD), "null")
+		equal(w.t, "the price of "+what, money(u.CostNanoUSD)+money(u.ComputedNanoUSD)+u.PriceID, "nullnull")
 	default:
 		equal(w.t, "the cost of "+what, money(u.CostNanoUSD), money(u.ComputedNanoUSD))
 	}

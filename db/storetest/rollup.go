@@ -89,3 +89,32 @@ func testRollupMarks(t *testing.T, s Subject) {
 	equal(t, "many keys", must[int](t)(s.Store.SweepRollups(ctx)), 2500)
 	equal(t, "marks left", s.Count(t, "SELECT count(*) FROM rollup_dirty"), 0)
 }
+
+// testRollupOverflow: a day that no number can hold keeps its mark and its old
+// sums, and stops no other day.
+func testRollupOverflow(t *testing.T, s Subject) {
+	ctx := context.Background()
+	var bad run.Run
+	for i := range 5 {
+		r := modelRun(t, s.Store)
+		record(t, s.Store, r, call("a", "m1", run.FromResult, 1, 0), call("b", "m1", run.FromResult, 1, 0))
+		finish(t, s.Store, r)
+		s.Exec(t, fmt.Sprintf("UPDATE runs SET agent = 'agent%d' WHERE id = '%s'", i, r.ID))
+		if i == 2 {
+			bad = r
+		}
+	}
+	s.Exec(t, "DELETE FROM rollup_dirty")
+	ok(t, s.Store.MarkRollups(ctx, at(0)))
+	equal(t, "what was swept first", must[int](t)(s.Store.SweepRollups(ctx)), 5)
+	s.Exec(t, "UPDATE usage_records SET input_tokens = 9223372036854775807 WHERE run_id = '"+string(bad.ID)+"'")
+	s.Exec(t, "UPDATE usage_records SET input_tokens = 5 WHERE run_id <> '"+string(bad.ID)+"'")
+	ok(t, s.Store.MarkRollups(ctx, at(0)))
+	equal(t, "what was swept", must[int](t)(s.Store.SweepRollups(ctx)), 4)
+	equal(t, "the keys left", s.Count(t, "SELECT count(*) FROM rollup_dirty WHERE agent = 'agent2'"), 1)
+	equal(t, "all marks left", s.Count(t, "SELECT count(*) FROM rollup_dirty"), 1)
+	equal(t, "the sums of the others", s.Count(t, "SELECT count(*) FROM usage_rollups WHERE input_tokens = 10 AND runs = 1"), 4)
+	equal(t, "the sums of the bad one", s.Count(t, "SELECT count(*) FROM usage_rollups WHERE input_tokens = 2 AND agent = 'agent2'"), 1)
+	s.Exec(t, "UPDATE usage_records SET input_tokens = 1 WHERE run_id = '"+string(bad.ID)+"'")
+	equal(t, "what was swept when it is mended", must[int](t)(s.Store.SweepRollups(ctx)), 1)
+}

@@ -134,6 +134,7 @@ func Run(t *testing.T, open Factory) {
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
 		{"RollupGroups", testRollupGroups},
+		{"RollupOverflow", testRollupOverflow},
 		{"Metrics", testMetrics},
 		{"MetricsNonFinite", testMetricsNonFinite},
 		{"MetricsSteps", testMetricsSteps},

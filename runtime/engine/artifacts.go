@@ -21,7 +21,7 @@ import (
 
 // Bounds of what the server reads in a workspace after a run.
 const (
-	maxWalked    = 20_000    // entries looked at
+	maxWalked    = 40_000    // entries looked at
 	maxDepthDirs = 32        // folders in folders
 	maxArtifacts = 1_000     // files listed
 	maxHashed    = 512 << 20 // bytes read for hashes; a file beyond it has none
@@ -34,9 +34,13 @@ const (
 
 var errTooMuch = errors.New("the workspace holds more than is looked at")
 
-// walk visits the regular files of the workspace in the order of their paths,
-// without dot files and __pycache__. It follows no symlink and opens nothing
-// but folders. visit returns false to end it.
+// walk visits the regular files of the workspace, without dot files and
+// __pycache__: those of a folder in the order of their names, those of the
+// folders in it after all folders that are as deep. It follows no symlink and
+// opens nothing but folders. visit returns false to end it.
+//
+// One folder has at most half of what is looked at, so that a large one, such as
+// a data set, hides none beside it.
 func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.FileInfo) bool) error {
 	if !w.own { // or a server without root could not look into it
 		if err := repair(w.path); err != nil {
@@ -44,48 +48,46 @@ func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.Fi
 		}
 	}
 	left := maxWalked
-	deep := false
-	_, err := w.walkDir(ctx, ".", 0, &left, &deep, visit)
-	if err == nil && deep {
-		err = errTooMuch
-	}
-	return err
-}
-
-func (w *workspace) walkDir(ctx context.Context, dir string, depth int, left *int, deep *bool, visit func(string, fs.FileInfo) bool) (bool, error) {
-	if depth > maxDepthDirs {
-		*deep = true // the others are listed all the same
-		return true, nil
-	}
-	names, cut, err := w.list(dir, left)
-	if err != nil {
-		return true, err
-	}
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return false, context.Cause(ctx)
+	cut := false
+	level := []string{"."}
+	for depth := 0; len(level) > 0; depth++ {
+		if depth > maxDepthDirs {
+			cut = true
+			break
 		}
-		full := path.Join(dir, name)
-		info, err := w.root.Lstat(full)
-		switch {
-		case err != nil: // gone meanwhile
-			continue
-		case info.IsDir() && w.own && w.installed(name, full): // nothing that the run made
-		case info.IsDir():
-			more, err := w.walkDir(ctx, full, depth+1, left, deep, visit)
-			if err != nil || !more {
-				return more, err
+		var below []string
+		for _, dir := range level {
+			share := (left + 1) / 2
+			names, more, err := w.list(dir, &share)
+			if err != nil {
+				return err
 			}
-		case info.Mode().IsRegular():
-			if !visit(full, info) {
-				return false, nil
+			left -= (left+1)/2 - max(share, 0)
+			cut = cut || more
+			for _, name := range names {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				full := path.Join(dir, name)
+				info, err := w.root.Lstat(full)
+				switch {
+				case err != nil: // gone meanwhile
+				case info.IsDir() && w.own && w.installed(name, full): // nothing that the run made
+				case info.IsDir():
+					below = append(below, full)
+				case info.Mode().IsRegular():
+					if !visit(full, info) {
+						return nil
+					}
+				}
 			}
 		}
+		level = below
 	}
 	if cut {
-		return false, errTooMuch
+		return errTooMuch
 	}
-	return true, nil
+	return nil
 }
 
 // installed tells whether a folder of a project holds installed packages, which
@@ -165,6 +167,7 @@ func (w *workspace) changed(ctx context.Context, known []run.Artifact, budget in
 		files = append(files, run.Artifact{Path: name, Kind: kindOf(name), Size: info.Size(), SHA256: sum, Modified: info.ModTime()})
 		return true
 	})
+	slices.SortFunc(files, func(a, b run.Artifact) int { return strings.Compare(a.Path, b.Path) })
 	if err == nil && over {
 		err = fmt.Errorf("only %d files are listed: %w", maxArtifacts, errTooMuch)
 	}

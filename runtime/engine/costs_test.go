@@ -35,8 +35,13 @@ func TestCostsThatDifferAreWarnedOf(t *testing.T) {
 			model        string
 			tokens, cost int64
 		}{
-			{"right", 1000, 1_010_000}, {"close", 1000, 990_001}, {"tiny", 1, 2000}, {"high", 1000, 1_020_000}, {"high", 1000, 2_000_000},
-			{"low", 1000, 500_000}, {"silent", 1000, -1},
+			{"right", 1000, 1_010_000},
+			{"close", 1000, 990_001},
+			{"tiny", 1, 2000},
+			{"high", 1000, 1_020_000},
+			{"high", 1000, 2_000_000},
+			{"low", 1000, 500_000},
+			{"silent", 1000, -1},
 		} {
 			u := run.UsageRecord{RequestKey: fmt.Sprint(i), Provider: "p", Model: c.model, Tokens: run.Tokens{Input: c.tokens}}
 			if c.cost >= 0 {

@@ -183,12 +183,18 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 	}()
 	if !within(idle, e.opts.Drain) {
 		stopWork(errShutdown)
-		grace := min(stopGrace, e.opts.StopTimeout/4)
+		limit := e.opts.StopTimeout
+		grace := min(stopGrace, limit/4)
+		select {
+		case <-e.hurry: // nobody wants to wait long for a store that is not there
+			limit, grace = min(limit, stopGrace), 0
+		default:
+		}
 		if !within(idle, grace) {
 			e.Hurry() // a run may have asked for more grace than there is time
 		}
-		if !within(idle, e.opts.StopTimeout-grace) {
-			e.log.Error("Runs did not stop in time; their rows are closed at the next start", "timeout", e.opts.StopTimeout)
+		if !within(idle, limit-grace) {
+			e.log.Error("Runs did not stop in time; their rows are closed at the next start", "timeout", limit)
 			stopWrite(errShutdown)
 		}
 	}
@@ -196,7 +202,8 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 }
 
 // Hurry ends every grace at once: what was asked to stop is killed, and what will
-// be asked to is killed at the same moment.
+// be asked to is killed at the same moment. The stop of the engine takes 5 s at
+// most after it.
 func (e *Engine) Hurry() { e.hurried.Do(func() { close(e.hurry) }) }
 
 // within tells whether done is closed before d has passed.

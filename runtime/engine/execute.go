@@ -30,6 +30,7 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	}
 	k := newSink(h, x.CallID, spec)
 	defer h.s.working(k)()
+	k.raw.begin()
 	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry, Curves: h.s.curves})
 	if !res.SignalledAt.IsZero() && context.Cause(h.s.ctx) != nil {
 		h.s.proof.add(res)

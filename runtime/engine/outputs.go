@@ -17,7 +17,8 @@ import (
 
 // What executions print is kept byte for byte, up to their output limit, in
 // outputs/<session>/<execution>.stdout and .stderr of the data folder. Only the
-// server's own user may enter. A file is written before the events that show its
+// server's own user may enter. Both files are there from the start on: one that is
+// not was deleted, or is on the server where the execution ran. A file is written before the events that show its
 // bytes are committed, and is not flushed to the disk: after a power cut, unlike
 // after the death of the server, it may be shorter than the events.
 
@@ -74,7 +75,7 @@ func (e *Engine) removeOutputs(ctx context.Context, id run.SessionID) error {
 }
 
 // Outputs tells what is kept here of an execution's raw output. A stream that
-// printed nothing has no file.
+// printed nothing is not listed.
 func (e *Engine) Outputs(id run.SessionID, x run.ExecutionID) ([]run.Output, error) {
 	dir, err := e.openOutputs(id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +94,9 @@ func (e *Engine) Outputs(id run.SessionID, x run.ExecutionID) ([]run.Output, err
 		if err != nil {
 			return nil, fmt.Errorf("looking at the output of execution %s: %w", x, err)
 		}
-		out = append(out, run.Output{Stream: s, Bytes: info.Size()})
+		if info.Size() > 0 {
+			out = append(out, run.Output{Stream: s, Bytes: info.Size()})
+		}
 	}
 	return out, nil
 }
@@ -120,7 +123,7 @@ func (e *Engine) OpenOutput(ctx context.Context, x run.ExecutionID, s run.Output
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, run.Errorf(run.NotFound, "no %s of execution %s is kept on this server: it printed none, or ran on another server, which has the file; the events have its text", s, x)
+		return nil, run.Errorf(run.NotFound, "the %s of execution %s is not on this server: its file was deleted, or the execution ran on another server, which has it; the events have its text", s, x)
 	}
 	return nil, fmt.Errorf("opening the output of execution %s: %w", x, err)
 }
@@ -153,6 +156,19 @@ func (r *rawFiles) stream(s run.OutputStream) *rawFile {
 		return &r.stderr
 	}
 	return &r.stdout
+}
+
+// begin makes the files of both streams, so that one that prints nothing is known
+// to have done so.
+func (r *rawFiles) begin() {
+	for _, s := range []run.OutputStream{run.Stdout, run.Stderr} {
+		w, err := r.create(outputName(r.id, s))
+		if err != nil {
+			r.report(err)
+			return // what is printed is tried again
+		}
+		r.stream(s).w = w
+	}
 }
 
 // write appends a chunk's raw bytes and, beyond the output limit, notes its account.

@@ -2,10 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -356,7 +354,43 @@ func TestARunHasABoundedNumberOfCurves(t *testing.T) {
 		!strings.HasPrefix(l.RejectedSamples[0], "the run has 10000 curves and gets no more; print the same names with other steps. Left out: 2/3/999") {
 		t.Errorf("the accounts are %+v, %+v", rows[0].Loss, l)
 	}
-	if _, err := os.Stat(b.rawPath(r.Session, rows[1].ID, "stderr")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a stream that printed nothing has a file: %v", err)
+}
+
+// A stream that printed nothing can be opened, unlike one of an execution that
+// is not known, or whose output was deleted; the errors tell which.
+func TestAnOutputOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "sqlite")
+	b.plays(func(*scriptedProcess) int { return 0 })
+	b.agent("train", func(ctx context.Context, _ agent.Task, h agent.Host) (string, error) {
+		_, _, err := h.Execute(ctx, sh("true"))
+		return "", err
+	})
+	e := b.engine()
+	r := b.ended(e.start("train").ID)
+	rows, err := b.store.Executions(t.Context(), r.ID)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%v, %v", rows, err)
+	}
+	if kept, err := e.Outputs(r.Session, rows[0].ID); err != nil || len(kept) != 0 {
+		t.Errorf("listed are %v, %v", kept, err)
+	}
+	for _, s := range []run.OutputStream{run.Stdout, run.Stderr} {
+		f, err := e.OpenOutput(t.Context(), rows[0].ID, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(f)
+		if _ = f.Close(); err != nil || len(all) != 0 {
+			t.Errorf("%s: %q, %v", s, all, err)
+		}
+	}
+	if err := os.Remove(b.rawPath(r.Session, rows[0].ID, "stderr")); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[run.ExecutionID]string{rows[0].ID: "its file was deleted", run.NewExecutionID(): "there is no execution exe_"} {
+		if _, err := e.OpenOutput(t.Context(), id, run.Stderr); run.CodeOf(err) != run.NotFound || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", id, err, want)
+		}
 	}
 }

@@ -52,7 +52,13 @@ func checkInput(in run.Input, def agent.Definition) error {
 	if err := checkObject("labels", in.Labels); err != nil {
 		return err
 	}
-	return checkObject("config", in.Config)
+	if err := checkObject("config", in.Config); err != nil {
+		return err
+	}
+	if def.Driver == scriptDriver && len(in.Config) > maxConfigEnv { // it would work without it
+		return run.Errorf(run.Invalid, "config has %d bytes; a program gets at most %d of them, as %s: keep what is large in a file, and name that", len(in.Config), maxConfigEnv, configName)
+	}
+	return nil
 }
 
 // checkWork decides whether there is something to do, and only one thing.

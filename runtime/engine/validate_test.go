@@ -48,6 +48,7 @@ func TestCheckInput(t *testing.T) {
 		"long stage":         {scripted, run.Input{Code: "x", Stage: stage(strings.Repeat("a", 65))}, "65 characters"},
 		"labels array":       {scripted, run.Input{Code: "x", Labels: json.RawMessage(`[1]`)}, "labels must be a JSON object, not [1]"},
 		"config text":        {scripted, run.Input{Code: "x", Config: json.RawMessage(`"x"`)}, "config must be a JSON object"},
+		"config large":       {scripted, run.Input{Code: "x", Config: json.RawMessage(`{"a":"` + strings.Repeat("x", 100<<10) + `"}`)}, "a program gets at most 102400 of them"},
 		"config not JSON":    {scripted, run.Input{Code: "x", Config: json.RawMessage(`{"a"`)}, "config must be a JSON object"},
 		"negative time":      {scripted, run.Input{Code: "x", TimeoutSeconds: -1}, "timeoutSeconds is -1"},
 		"no number":          {scripted, run.Input{Code: "x", TimeoutSeconds: math.NaN()}, "not a number"},

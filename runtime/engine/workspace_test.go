@@ -250,3 +250,32 @@ func TestAgentFiles(t *testing.T) {
 		t.Errorf("what a link pointed at was removed: %v", err)
 	}
 }
+
+// A folder with more files than are looked at hides nothing beside it, nor in a
+// folder that comes after it.
+func TestLargeFoldersHideNoOthers(t *testing.T) {
+	t.Parallel()
+	w := newPlace(t, nil)
+	w.before = nil
+	for n := range maxWalked/2 + 50 {
+		w.put(t, fmt.Sprintf("data/%06d", n), "")
+	}
+	if err := w.remember(t.Context(), false); !errors.Is(err, errTooMuch) {
+		t.Fatalf("before the run: got %v", err)
+	}
+	w.since = time.Now().Add(time.Hour) // of a run after all that
+	for _, name := range []string{"model.pt", "out/report.md"} {
+		w.put(t, name, "x")
+		if err := os.Chtimes(filepath.Join(w.path, name), w.since, w.since); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := w.changed(t.Context(), nil, maxHashed)
+	var got []string
+	for _, f := range files {
+		got = append(got, f.Path)
+	}
+	if want := []string{"model.pt", "out/report.md"}; !slices.Equal(got, want) || !errors.Is(err, errTooMuch) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}

@@ -1,49 +1,84 @@
 // Package textfile reads the small files that an operator names: settings,
 // tokens, definitions.
 //
-// Guarantee: nothing here waits for anybody. What is no regular file is refused
-// with its kind and never read: a FIFO would hold the program until someone
-// writes. A link is followed.
+// Guarantee: nothing here waits for long. Read takes a pipe as well as a regular
+// file, and waits pipeWait for what comes out of it; whatever else is refused with
+// its kind and never read, and so is a pipe by Open and Dir. A link is followed.
 package textfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
-// Read reads a file of at most limit bytes. Its errors do not name the file.
-func Read(path string, limit int64) ([]byte, error) {
-	f, err := Open(path)
+// pipeWait bounds how long the end of what a pipe brings may take: who writes
+// to it may have to ask for a password first.
+const pipeWait = 30 * time.Second
+
+// Read reads a file or pipe of at most limit bytes, such as <(pass show token)
+// or /dev/stdin. Its errors do not name the file.
+func Read(path string, limit int64) ([]byte, error) { return read(path, limit, pipeWait) }
+
+func read(path string, limit int64, wait time.Duration) ([]byte, error) {
+	f, info, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	return Bounded(f, limit)
+	if info.Mode()&fs.ModeNamedPipe == 0 {
+		if err := Check(info); err != nil {
+			return nil, fmt.Errorf("%w or pipe", err)
+		}
+		return Bounded(f, limit)
+	}
+	err = f.SetReadDeadline(time.Now().Add(wait))
+	if err == nil {
+		err = written(f)
+	}
+	var data []byte
+	if err == nil {
+		data, err = Bounded(f, limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("it is a pipe, and what writes to it has not come to its end within %s; let it end, or name a file", wait)
+	}
+	return data, err
 }
 
 // Open opens a regular file for reading.
 func Open(path string) (*os.File, error) {
+	f, info, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := Check(info); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func open(path string) (*os.File, fs.FileInfo, error) {
 	// Without waiting for the other end of a FIFO, or for a device.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if p, ok := err.(*os.PathError); ok { //nolint:errorlint // os gives it unwrapped
 			err = p.Err
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil {
-		err = Check(info)
-	}
 	if err != nil {
 		_ = f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, info, nil
 }
 
 // Bounded reads all of f, unless that is more than limit bytes.

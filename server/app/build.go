@@ -62,6 +62,8 @@ type options struct {
 	examplesOnly bool
 	// typed is set for one command that its user typed; nothing else can be started.
 	typed *typed
+	// outage is given to the store; nil: the log is enough.
+	outage func(cause error)
 }
 
 // rollupCheck leaves the daily check to servers: a typed command is over soon.
@@ -118,7 +120,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	// Trying the sandbox takes as long as all the rest: it is done beside it.
 	probing.Go(func() { s.sandboxes = openSandboxes(ctx, o) })
 	probing.Go(func() { s.prices.Book() })
-	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Pricer: s.prices, NoWait: o.typed != nil, Logger: o.log}); err != nil {
+	if s.store, err = store.Open(ctx, store.Options{Path: o.cfg.Data, URL: o.cfg.DB, Pricer: s.prices, NoWait: o.typed != nil, Logger: o.log, Outage: o.outage}); err != nil {
 		return nil, err
 	}
 	if s.replica, err = replica(o.cfg.Data); err != nil {

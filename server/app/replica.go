@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/textfile"
 	"github.com/weirhq/weir/server/config"
 )
 
@@ -20,7 +21,7 @@ const replicaFile = "replica"
 // is held.
 func replica(data string) (string, error) {
 	path := filepath.Join(data, replicaFile)
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path, 1<<10)
 	if err == nil {
 		if id := strings.TrimSpace(string(text)); run.ValidID("rep", id) {
 			return id, nil
@@ -28,7 +29,7 @@ func replica(data string) (string, error) {
 		return "", fmt.Errorf("%s does not hold a replica id but %.40q; delete the file, then runs that this server left open end as LOST elsewhere", path, text)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading the replica id: %w", err)
+		return "", fmt.Errorf("reading the replica id in %s: %w; delete the file, then runs that this server left open end as LOST elsewhere", path, err)
 	}
 	id := run.NewKey("rep")
 	if err := writeFile(path, id+"\n"); err != nil {

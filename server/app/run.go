@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/weirhq/weir/db/store"
 	"github.com/weirhq/weir/runtime/agent"
@@ -50,7 +52,7 @@ func (r *runCommand) Run(c *call, i *cli.IO) error {
 	if err != nil {
 		return cli.UsageError(fmt.Errorf("--data %q: %w", r.Data, err))
 	}
-	e := &embedded{runCommand: r, call: c, io: i, data: data}
+	e := &embedded{runCommand: r, call: c, io: i, data: data, outages: make(chan outage, 1)}
 	if err := e.prepare(); err != nil {
 		return err
 	}
@@ -68,7 +70,12 @@ type embedded struct {
 	typed *typed
 	notes []string
 	srv   *server
+
+	outages chan outage // the newest word of the store
 }
+
+// outage tells why nothing can be kept; nil: it can be again.
+type outage struct{ cause error }
 
 // run makes the server, runs the command in it and stops it. The user's signals
 // end the run, not the server: it has the end to write down.
@@ -115,7 +122,7 @@ func (e *embedded) build(ctx context.Context, agents *agent.Set, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed}); err == nil {
+		if e.srv, err = build(ctx, options{cfg: cfg, agents: agents, listener: l, log: log, typed: e.typed, outage: e.outaged}); err == nil {
 			waiting, err := e.srv.hasWaiting(ctx)
 			if err == nil && !waiting {
 				return nil
@@ -153,7 +160,15 @@ func (e *embedded) attend(ctx context.Context) error {
 	for _, n := range e.notes {
 		e.io.Notice(n)
 	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	telling.Go(func() { e.tellOutages(done) })
 	started, err := e.start(ctx)
+	if run.CodeOf(err) == run.Invalid { // what was typed, and nothing was started
+		return cli.UsageError(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -173,9 +188,41 @@ func (e *embedded) attend(ctx context.Context) error {
 			e.io.Notice("killing " + string(started.ID))
 			e.srv.engine.Hurry()
 		},
-		Ended:   e.ended,
-		Signals: []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}, // nobody reads what it prints any more
+		Unwritten: unwrittenEnd,
+		Ended:     e.ended,
+		Signals:   []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}, // nobody reads what it prints any more
 	})
+}
+
+// unwrittenEnd is how long a killed run's end is waited for.
+const unwrittenEnd = 5 * time.Second
+
+// outaged keeps the store's newest word for tellOutages; it never blocks.
+func (e *embedded) outaged(cause error) {
+	select {
+	case <-e.outages:
+	default:
+	}
+	e.outages <- outage{cause} // by one goroutine only, so there is room
+}
+
+// tellOutages says why a command seems to stand still, until done is closed.
+func (e *embedded) tellOutages(done <-chan struct{}) {
+	told := false
+	for {
+		select {
+		case <-done:
+			return
+		case o := <-e.outages:
+			switch {
+			case o.cause != nil:
+				e.io.Notice(fmt.Sprintf("nothing can be kept in %s any more (%v), so the command has to wait: free some space there, and it goes on; Ctrl-C aborts it", e.srv.cfg.Data, o.cause))
+			case told:
+				e.io.Notice("it can be kept again; the command goes on")
+			}
+			told = o.cause != nil
+		}
+	}
 }
 
 func (e *embedded) start(ctx context.Context) (run.Run, error) {

@@ -77,6 +77,9 @@ func (e *embedded) missingProgram(name string) string {
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
 		if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			if around.Holds("/usr", file) {
+				return "it is at " + file + ", in a folder that the PATH of this run leaves out"
+			}
 			if file, err = filepath.Abs(file); err == nil {
 				return "it is at " + file + ", which the sandbox does not show: --mount " + cli.ShellWords([]string{filepath.Dir(file)}) + " -- " + cli.ShellWords([]string{file})
 			}

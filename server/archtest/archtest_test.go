@@ -39,9 +39,16 @@ var rules = map[string][]string{
 
 	// Implementations know their contract and not each other.
 	// A backend brings the files that programs log with into the sandbox.
-	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "helpers"},
-	"runtime/agent/script":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
-	"runtime/agent/replay":  {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/sandbox/local": {"runtime/run", "runtime/sandbox", "runtime/sandbox/local/...", "helpers"},
+	// What it is made of: each knows the kernel, and of executions their limits only.
+	"runtime/sandbox/local/cgroup":  {"runtime/run", "runtime/sandbox"},
+	"runtime/sandbox/local/disk":    {"runtime/run", "runtime/sandbox", "runtime/sandbox/local/proc", "runtime/sandbox/local/tree"},
+	"runtime/sandbox/local/proc":    {},
+	"runtime/sandbox/local/seccomp": {},
+	"runtime/sandbox/local/starter": {},
+	"runtime/sandbox/local/tree":    {},
+	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},

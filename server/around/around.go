@@ -46,12 +46,18 @@ func Find(q Request) (Found, error) {
 	f.found.Folder = folder
 	f.python(q)
 	for _, m := range q.Mounts {
+		if m == "" {
+			return Found{}, run.Errorf(run.Invalid, "--mount needs the path of a file or a folder")
+		}
 		path := m
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
 		}
 		if _, err := os.Stat(path); err != nil {
 			return Found{}, run.Errorf(run.Invalid, "--mount %s: %w", m, bare(err))
+		}
+		if own := sandboxHas(path); own != "" {
+			return Found{}, run.Errorf(run.Invalid, "--mount %s: the sandbox has %s; name a file or a folder further down", m, own)
 		}
 		f.add(filepath.Clean(path))
 	}
@@ -66,6 +72,21 @@ func Find(q Request) (Found, error) {
 		}
 	}
 	return f.found, nil
+}
+
+// sandboxHas tells what of its own a sandbox has at a path, which the machine's
+// would take the place of; "" for nothing.
+func sandboxHas(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	switch {
+	case path == "/":
+		return "a root folder of its own"
+	case within(path, "/proc"), path == "/dev", path == "/dev/shm", path == "/tmp":
+		return "a " + path + " of its own"
+	}
+	return ""
 }
 
 // Readable tells whether a folder can be worked in.

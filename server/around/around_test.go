@@ -146,6 +146,9 @@ func TestPythonIsFound(t *testing.T) {
 		"an environment that is gone": {func(m *machine) {
 			m.env["VIRTUAL_ENV"] = m.home + "/gone"
 		}, nil, nil},
+		"an environment in the place of the sandbox's own root, as if gone": {func(m *machine) {
+			m.env["CONDA_PREFIX"] = "/"
+		}, nil, nil},
 		"an environment by a link": {func(m *machine) {
 			m.file("real/pyvenv.cfg", "home = /usr/bin\n")
 			m.link("current", "real")
@@ -204,6 +207,13 @@ func TestMounts(t *testing.T) {
 	mounts, _ := m.find(func(q *around.Request) { q.Mounts = []string{m.home + "/data", "../data/x", "in", "/usr/share"} })
 	if want := []string{"data", "project/in"}; !slices.Equal(mounts, want) {
 		t.Errorf("mounts %q, want %q", mounts, want)
+	}
+	m.link("project/up", "/")
+	for at, word := range map[string]string{"": "needs the path", "/": "root folder of its own", "up": "root folder of its own", "/proc": "a /proc of its own", "/proc/self/fd": "of its own", "/dev/": "a /dev of its own", "/tmp": "a /tmp of its own"} {
+		_, err := around.Find(around.Request{Folder: m.project, Mounts: []string{at}, Getenv: func(string) string { return "" }})
+		if run.CodeOf(err) != run.Invalid || !strings.Contains(err.Error(), word) {
+			t.Errorf("--mount %q: got %v", at, err)
+		}
 	}
 	q := around.Request{Folder: m.project, Mounts: []string{"none"}, Getenv: func(string) string { return "" }}
 	if _, err := around.Find(q); run.CodeOf(err) != run.Invalid || err.Error() != "--mount none: no such file or directory" {

@@ -26,6 +26,10 @@ func (f *finder) python(q Request) {
 			f.found.Notes = append(f.found.Notes, name+" is "+dir+", which is no folder here: it is left out")
 			continue
 		}
+		if own := sandboxHas(dir); own != "" {
+			f.found.Notes = append(f.found.Notes, name+" is "+dir+", but the sandbox has "+own+": it is left out")
+			continue
+		}
 		dir = filepath.Clean(dir)
 		f.environment(dir)
 		f.found.Path = append(f.found.Path, filepath.Join(dir, "bin"))

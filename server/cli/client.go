@@ -23,7 +23,10 @@ const DefaultServer = "http://127.0.0.1:8080"
 
 const (
 	defaultPatience = 5 * time.Minute
-	maxAnswer       = 256 << 20
+	// answerTime is longer than a server waits for the end of a run, and for a
+	// large answer over a slow line.
+	answerTime = 2 * time.Minute
+	maxAnswer  = 256 << 20
 )
 
 // Options say which server a client talks to.
@@ -35,7 +38,11 @@ type Options struct {
 	Notice func(text string)
 	// Patience is how long a server that answered before may be away; 0: 5 minutes.
 	Patience time.Duration
+	// Answer is how long one answer may take; 0: 2 minutes.
+	Answer time.Duration
 }
+
+var errNoAnswer = errors.New("the answer took too long")
 
 // Client talks to one server. Its methods may be called at the same time.
 type Client struct {
@@ -43,6 +50,7 @@ type Client struct {
 	token    string
 	notice   func(string)
 	patience time.Duration
+	answer   time.Duration
 	http     *http.Client
 	met      atomic.Bool // the server has answered
 }
@@ -64,12 +72,15 @@ func NewClient(o Options) (*Client, error) {
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, usagef("the token holds a space or a character outside ASCII; give it with WEIR_TOKEN or --token-file")
 	}
-	c := &Client{base: base, token: o.Token, notice: o.Notice, patience: o.Patience}
+	c := &Client{base: base, token: o.Token, notice: o.Notice, patience: o.Patience, answer: o.Answer}
 	if c.notice == nil {
 		c.notice = func(string) {}
 	}
 	if c.patience == 0 {
 		c.patience = defaultPatience
+	}
+	if c.answer == 0 {
+		c.answer = answerTime
 	}
 	// A connection pool of its own, so that Close ends what this client opened.
 	c.http = &http.Client{Transport: &http.Transport{
@@ -117,6 +128,9 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
 	}
+	asked := ctx
+	ctx, cancel := context.WithTimeoutCause(ctx, c.answer, errNoAnswer)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+"/graphql", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("making a request: %w", err)
@@ -126,18 +140,18 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 	req.Header.Set("Accept", "application/graphql-response+json, application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.unanswered(asked, ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.unanswered(asked, ctx, err)
 	}
 	var answer struct {
 		Data   json.RawMessage `json:"data"`
 		Errors []gqlError      `json:"errors"`
 	}
-	if json.Unmarshal(raw, &answer) != nil || (answer.Data == nil && len(answer.Errors) == 0) {
+	if json.Unmarshal(raw, &answer) != nil || (len(answer.Errors) == 0 && (answer.Data == nil || string(answer.Data) == "null")) {
 		return c.stranger(resp.StatusCode)
 	}
 	c.met.Store(true)
@@ -148,9 +162,26 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 		return nil
 	}
 	if err := json.Unmarshal(answer.Data, out); err != nil {
-		return run.Errorf(run.Internal, "the server at %s answers in another form than this weir knows (%w); use the same version of both", c.URL(), err)
+		return c.otherForm(err)
 	}
 	return nil
+}
+
+// otherForm is the error for an answer that is not what was asked for.
+func (c *Client) otherForm(err error) error {
+	return run.Errorf(run.Internal, "the server at %s answers in another form than this weir knows (%w); use the same version of both", c.URL(), err)
+}
+
+// errNothing: the answer to a mutation lacks what it made.
+var errNothing = errors.New("it holds nothing")
+
+// unanswered is the error for a request that got no answer, or half of one; asked
+// is the context of its caller, limited the one that bounds the answer.
+func (c *Client) unanswered(asked, limited context.Context, err error) error {
+	if asked.Err() == nil && limited.Err() != nil {
+		return away(errNoAnswer, "the server at %s did not answer within %s: check --server or WEIR_SERVER", c.URL(), seconds(c.answer))
+	}
+	return c.unreachable(asked, err)
 }
 
 // refused is a server's error, with the remedy where the command line has one.

@@ -66,6 +66,10 @@ func Exit(err error) (int, error) {
 	return CodeFailed, err
 }
 
+// Line is what to say last, on stderr, harmless for a terminal: an error may hold
+// what a server sent or a file holds.
+func Line(say error) string { return "weir: " + clean(say.Error()) }
+
 // UsageError marks an error as one of the command line.
 func UsageError(err error) error { return &ExitError{Code: CodeUsage, Err: err} }
 

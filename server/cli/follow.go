@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -212,7 +213,10 @@ func (f *follower) next(payload json.RawMessage) error {
 		Errors []gqlError
 	}
 	if err := json.Unmarshal(payload, &p); err != nil {
-		return run.Errorf(run.Internal, "the server at %s sends events in another form than this weir knows (%w); use the same version of both", f.client.URL(), err)
+		return f.client.otherForm(err)
+	}
+	if slices.Contains(p.Data.Events, nil) {
+		return f.client.otherForm(errNothing)
 	}
 	if len(p.Errors) > 0 {
 		return f.client.refused(p.Errors[0])

@@ -81,8 +81,8 @@ func (s *SessionsCommand) Run(ctx context.Context, i *IO) error {
 	if s.Live {
 		filter["live"] = true
 	}
-	page, err := pagesOf(s.Paging, func(first int, after string) (Page[*Session], error) {
-		var out struct{ Sessions Page[*Session] }
+	page, err := pagesOf(s.Paging, func(first int, after string) (Page[Session], error) {
+		var out struct{ Sessions Page[Session] }
 		err := c.Do(ctx, sessionsText, pageVariables(first, after, filter), &out)
 		return out.Sessions, err
 	})
@@ -90,13 +90,13 @@ func (s *SessionsCommand) Run(ctx context.Context, i *IO) error {
 		return err
 	}
 	if s.JSON {
-		return i.document(rawOf(page, func(s *Session) json.RawMessage { return s.Raw }))
+		return i.document(rawOf(page, func(s Session) json.RawMessage { return s.Raw }))
 	}
 	return i.sessions(page)
 }
 
 // sessions prints a table of sessions.
-func (i *IO) sessions(page Page[*Session]) error {
+func (i *IO) sessions(page Page[Session]) error {
 	rows := [][]string{{"SESSION", "STATE", "CREATED", "EVENTS", "LIVE RUN", "TITLE"}}
 	for _, s := range page.Nodes {
 		live := ""
@@ -147,8 +147,8 @@ func (r *RunsCommand) Run(ctx context.Context, i *IO) error {
 	if r.Root {
 		filter["rootOnly"] = true
 	}
-	page, err := pagesOf(r.Paging, func(first int, after string) (Page[*Run], error) {
-		var out struct{ Runs Page[*Run] }
+	page, err := pagesOf(r.Paging, func(first int, after string) (Page[Run], error) {
+		var out struct{ Runs Page[Run] }
 		err := c.Do(ctx, runsText, pageVariables(first, after, filter), &out)
 		return out.Runs, err
 	})
@@ -156,15 +156,16 @@ func (r *RunsCommand) Run(ctx context.Context, i *IO) error {
 		return err
 	}
 	if r.JSON {
-		return i.document(rawOf(page, func(r *Run) json.RawMessage { return r.Raw }))
+		return i.document(rawOf(page, func(r Run) json.RawMessage { return r.Raw }))
 	}
 	return i.runs(page)
 }
 
 // runs prints a table of runs.
-func (i *IO) runs(page Page[*Run]) error {
+func (i *IO) runs(page Page[Run]) error {
 	rows := [][]string{{"RUN", "STATUS", "AGENT", "CREATED", "TOOK", "COST", "WHAT"}}
-	for _, r := range page.Nodes {
+	for n := range page.Nodes {
+		r := &page.Nodes[n]
 		rows = append(rows, []string{r.ID, state(r), r.Agent, stamp(&r.CreatedAt), took(r), money(r.Usage.CostUsd), what(r)})
 	}
 	return i.table(rows, page.HasMore, "weir runs", page.EndCursor, layout{drop: []int{5, 4, 3, 2}, flexible: []int{6, 2}})
@@ -182,12 +183,12 @@ func (a *AgentsCommand) Run(ctx context.Context, i *IO) error {
 		return err
 	}
 	defer c.Close()
-	var out struct{ Agents []*Agent }
+	var out struct{ Agents []Agent }
 	if err := c.Do(ctx, agentsText, nil, &out); err != nil {
 		return err
 	}
 	if a.JSON {
-		return i.document(rawOf(Page[*Agent]{Nodes: out.Agents}, func(a *Agent) json.RawMessage { return a.Raw }).Nodes)
+		return i.document(rawOf(Page[Agent]{Nodes: out.Agents}, func(a Agent) json.RawMessage { return a.Raw }).Nodes)
 	}
 	rows := [][]string{{"AGENT", "DRIVER", "TEAM", "MODEL", "STAGE", "ROLE"}}
 	for _, a := range out.Agents {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,6 +210,9 @@ func (c *Client) Start(ctx context.Context, input map[string]any) (*Run, error) 
 	if err := c.Do(ctx, startText, map[string]any{"input": input}, &out); err != nil {
 		return nil, err
 	}
+	if out.StartRun == nil {
+		return nil, c.otherForm(errNothing)
+	}
 	return out.StartRun, nil
 }
 
@@ -230,6 +234,9 @@ func (c *Client) Abort(ctx context.Context, o AbortOrder) (*Receipt, error) {
 	if err := c.Do(ctx, abortText, v, &out); err != nil {
 		return nil, err
 	}
+	if out.AbortRun == nil {
+		return nil, c.otherForm(errNothing)
+	}
 	return out.AbortRun, nil
 }
 
@@ -246,6 +253,9 @@ func (c *Client) Events(ctx context.Context, q Query, first int) (EventPage, err
 	v["first"] = first
 	var out struct{ Events EventPage }
 	err := c.Do(ctx, eventsText, v, &out)
+	if err == nil && slices.Contains(out.Events.Nodes, nil) {
+		err = c.otherForm(errNothing)
+	}
 	return out.Events, err
 }
 

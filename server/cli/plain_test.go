@@ -77,7 +77,7 @@ func TestErrorsInOneLine(t *testing.T) {
 	out, stdout := pipe()
 	errs, _ := pipe()
 	i := &IO{Out: out, Err: errs}
-	if err := i.runs(Page[*Run]{Nodes: []*Run{failed("Traceback\n  File x\nValueError: bad")}}); err != nil {
+	if err := i.runs(Page[Run]{Nodes: []Run{*failed("Traceback\n  File x\nValueError: bad")}}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")

@@ -84,18 +84,21 @@ type Attention struct {
 	// Again is what a second Ctrl-C does, while the end is still waited for; nil:
 	// it leaves the abort to the server.
 	Again func()
+	// Unwritten is how long the end is waited for after Again, which may not be
+	// possible to write; 0: for ever.
+	Unwritten time.Duration
 	// Ended is told the outcome, after everything was shown.
 	Ended func(Outcome)
 	// Signals act as the first Ctrl-C does, beside those that always do.
 	Signals []os.Signal
 }
 
-// reason is what an abort says for a signal.
-func (a Attention) reason(s os.Signal) string {
-	if slices.Contains(a.Signals, s) {
-		return "at the command line: " + s.String()
+// reasonOf is what an abort says for a signal.
+func reasonOf(s os.Signal) string {
+	if s == os.Interrupt {
+		return ctrlC
 	}
-	return ctrlC
+	return "at the command line: " + s.String()
 }
 
 const ctrlC = "Ctrl-C at the command line"
@@ -117,7 +120,7 @@ func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
 		switch {
 		case err == nil:
 			return r, nil
-		case run.CodeOf(err) != run.Unavailable, attempt == 5, errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &dns):
+		case run.CodeOf(err) != run.Unavailable, attempt == 5, errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errNoAnswer), errors.As(err, &dns):
 			return nil, err
 		}
 		if err := pause(ctx, attempt); err != nil {
@@ -131,11 +134,16 @@ func start(ctx context.Context, c *Client, in map[string]any) (*Run, error) {
 // error carries the exit code of the outcome.
 func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, append([]os.Signal{os.Interrupt, syscall.SIGTERM}, a.Signals...)...)
+	signal.Notify(signals, append([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}, a.Signals...)...)
 	defer signal.Stop(signals)
 
 	view := i.view(a.JSON, false)
 	defer view.close()
+	view.failing = func(err error) { // it would be said at the end only, hours later
+		if !errors.Is(err, syscall.EPIPE) { // the reader went, which is an end
+			i.Notice(fmt.Sprintf("writing the output: %v: the rest of it is not shown here; the run goes on", err))
+		}
+	}
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -171,11 +179,11 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 	case e := <-watched:
 		return finish(e)
 	case why := <-signals:
-		reason = a.reason(why)
+		reason = reasonOf(why)
 	case <-ctx.Done(): // the same Ctrl-C, seen by the caller
 		select {
 		case why := <-signals:
-			reason = a.reason(why)
+			reason = reasonOf(why)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -194,6 +202,7 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 	})
 	var last *end
 	var receipt bool
+	var unwritten <-chan time.Time
 	for last == nil || !receipt {
 		select {
 		case e := <-watched:
@@ -209,9 +218,15 @@ func Attend(ctx context.Context, c *Client, id string, i *IO, a Attention) error
 			}
 			if a.Again != nil {
 				a.Again()
+				if a.Unwritten > 0 && unwritten == nil {
+					unwritten = time.After(a.Unwritten)
+				}
 				continue
 			}
 			i.Notice("left alone; the abort goes on. weir show " + id + " tells how it ended")
+			return &ExitError{Code: CodeAborted}
+		case <-unwritten:
+			i.Notice("the end of " + id + " could not be written: it will be listed as LOST")
 			return &ExitError{Code: CodeAborted}
 		}
 	}

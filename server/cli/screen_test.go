@@ -13,11 +13,11 @@ import (
 )
 
 // tables are lists as servers answer them, with the worst that they may hold.
-func tables(t *testing.T) (Page[*Session], Page[*Run]) {
+func tables(t *testing.T) (Page[Session], Page[Run]) {
 	t.Helper()
 	var answer struct {
-		Sessions Page[*Session]
-		Runs     Page[*Run]
+		Sessions Page[Session]
+		Runs     Page[Run]
 	}
 	text, err := os.ReadFile("testdata/lists.json")
 	if err != nil {

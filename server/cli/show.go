@@ -43,7 +43,7 @@ func (s *ShowCommand) session(ctx context.Context, i *IO, c *Client) error {
 	if err != nil {
 		return err
 	}
-	var out struct{ Runs Page[*Run] }
+	var out struct{ Runs Page[Run] }
 	if err := c.Do(ctx, runsText, pageVariables(pageSize, "", map[string]any{"sessionId": s.ID}), &out); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *ShowCommand) session(ctx context.Context, i *IO, c *Client) error {
 		return i.document(struct {
 			Session json.RawMessage `json:"session"`
 			Runs    list            `json:"runs"`
-		}{session.Raw, rawOf(out.Runs, func(r *Run) json.RawMessage { return r.Raw })})
+		}{session.Raw, rawOf(out.Runs, func(r Run) json.RawMessage { return r.Raw })})
 	}
 	var b lines
 	b.add("session", session.ID)

@@ -16,6 +16,10 @@ type Shown interface {
 type guarded struct {
 	mu   sync.Mutex
 	view Shown
+	// failing, if set, is told the first error of writing, once and outside of the
+	// lock.
+	failing func(error)
+	told    bool
 }
 
 // view makes the view of a command and sends the notices through it.
@@ -61,9 +65,22 @@ func (g *guarded) failed() error {
 }
 
 func (g *guarded) do(f func(*Event), e *Event) {
+	if err := g.show(f, e); err != nil && g.failing != nil {
+		g.failing(err)
+	}
+}
+
+// show gives an error of writing the first time that there is one.
+func (g *guarded) show(f func(*Event), e *Event) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f(e)
+	if g.told {
+		return nil
+	}
+	err := g.view.Failed()
+	g.told = err != nil
+	return err
 }
 
 func (g *guarded) Output(e *Event)   { g.do(g.view.Output, e) }

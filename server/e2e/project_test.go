@@ -67,9 +67,18 @@ type started struct {
 
 func (p *project) start(args ...string) *started {
 	p.t.Helper()
+	return p.startTo(nil, args...)
+}
+
+// startTo starts weir with a stdout of its own, unless that is nil.
+func (p *project) startTo(stdout *os.File, args ...string) *started {
+	p.t.Helper()
 	s := &started{Cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	s.Dir, s.Env = p.dir, p.env
 	s.Stdout, s.Stderr = &s.stdout, &s.stderr
+	if stdout != nil {
+		s.Stdout = stdout
+	}
 	if p.user != nil {
 		s.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +148,7 @@ func TestRunOutcomes(t *testing.T) {
 		"no module":      {[]string{"run", "needs.py"}, 1, "hint: the python3 of this run has no module 'nosuchmodule', no environment is active, and there is no .venv, venv or env in or above " + p.dir + ": activate the environment"},
 		"no right":       {[]string{"run", "--", "python3", "secret.py"}, 1, "ended: FAILED ERROR: the command ended with exit code 2: python3: can't open file"},
 		"no program":     {[]string{"run", "--", "nosuchcommand"}, 1, "command not found: nosuchcommand (inside of the sandbox, PATH is "},
+		"own PATH":       {[]string{"run", "--env", "PATH=/srv", "--", "sh"}, 1, "hint: it is at /usr/bin/sh, in a folder that the PATH of this run leaves out"},
 		"no file":        {[]string{"run", "nothere.py"}, 2, "there is no file nothere.py here"},
 		"no mount":       {[]string{"run", "--mount", "/nothere", "--", "true"}, 2, "--mount /nothere: no such file or directory"},
 		"nothing to do":  {[]string{"run"}, 2, "there is nothing to run"},
@@ -154,6 +156,10 @@ func TestRunOutcomes(t *testing.T) {
 		"floods":         {[]string{"run", "--max-output", "1MiB", "--", "yes"}, 1, "ended: FAILED ERROR: the command printed more than its limit: sandbox.maxOutputBytes is 1048576; raise it (weir run --max-output)"},
 		"network":        {[]string{"run", "--network", "none", "--", "sh", "-c", "test ! -e /sys/class/net/eth0 && ! ls /sys/class/net"}, 0, "DONE COMPLETED"},
 		"a wish":         {[]string{"run", "--memory", "64MiB", "--", "sh", "-c", "echo $WEIR_CONFIG"}, 0, "DONE COMPLETED"},
+		"wrong limit":    {[]string{"run", "--timeout", "1e9", "--", "true"}, 2, "at most 2592000 (30 days) are allowed"},
+		"many words":     {slices.Concat([]string{"run", "--", "sh", "-c", "echo $#"}, slices.Repeat([]string{"x"}, 8000)), 0, "ended: DONE COMPLETED"},
+		"too many words": {slices.Concat([]string{"run", "--", "true"}, slices.Repeat([]string{"x"}, 9500)), 1, "the command has 9501 words; here a sandbox takes at most 8"},
+		"large config":   {[]string{"run", "--set", "a=" + strings.Repeat("x", 60_000), "--set", "b=" + strings.Repeat("x", 60_000), "--", "true"}, 2, "a program gets at most 102400 of them, as WEIR_CONFIG"},
 		"no such run":    {[]string{"run", "--again", "run_06h2z43fdwj4q35js5b02kv118"}, 1, "there is no run run_06h2z43fdwj4q35js5b02kv118 in "},
 		"mount at serve": {[]string{"run", "--server", "http://127.0.0.1:9", "--mount", "/srv", "--", "true"}, 2, "--mount /srv names a path of this machine"},
 	} {
@@ -204,11 +210,13 @@ func TestRunIsInterrupted(t *testing.T) {
 	p := newProject(t, "work")
 	for name, c := range map[string]struct {
 		script string
+		by     os.Signal
 		twice  bool
 		signal string
 	}{
-		"Once":  {"echo ready; exec sleep 60", false, "SIGTERM"},
-		"Twice": {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", true, "SIGKILL"},
+		"Once":  {"echo ready; exec sleep 60", os.Interrupt, false, "SIGTERM"},
+		"Twice": {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", os.Interrupt, true, "SIGKILL"},
+		"Quit":  {"trap '' TERM; echo ready; sleep 60 & wait; sleep 60", syscall.SIGQUIT, true, "SIGKILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +231,7 @@ func TestRunIsInterrupted(t *testing.T) {
 			})
 			id := runID.FindStringSubmatch(s.stderr.String())
 			began := time.Now()
-			if err := s.Process.Signal(os.Interrupt); err != nil {
+			if err := s.Process.Signal(c.by); err != nil {
 				t.Fatal(err)
 			}
 			if c.twice {
@@ -233,7 +241,7 @@ func TestRunIsInterrupted(t *testing.T) {
 					}
 					return nil
 				})
-				if err := s.Process.Signal(os.Interrupt); err != nil {
+				if err := s.Process.Signal(c.by); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -283,6 +291,35 @@ func TestRunWithoutAReader(t *testing.T) {
 	says(t, "stderr", s.stderr.String(), "survivors     none", "writing the output: ")
 	if strings.Contains(s.stderr.String(), "killing") || !exists(filepath.Join(p.dir, "graceful")) {
 		t.Errorf("it had no grace:\n%s", s.stderr.String())
+	}
+}
+
+// Where the output cannot be written, that is said while the run goes on.
+func TestRunWithoutRoomForItsOutput(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		need(t, false, "/dev/full")
+	}
+	defer func() { _ = full.Close() }()
+	for name, asJSON := range map[string][]string{"Text": nil, "JSON": {"--json"}} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t, "work")
+			s := p.startTo(full, slices.Concat([]string{"run"}, asJSON, []string{"--", "sh", "-c", "echo some; while [ ! -e stop ]; do sleep 0.05; done; echo more"})...)
+			eventually(t, 20*time.Second, "it is told", func() error {
+				if !strings.Contains(s.stderr.String(), "no space left on device: the rest of it is not shown here; the run goes on") {
+					return errors.New(s.stderr.String())
+				}
+				return nil
+			})
+			p.put("stop", "")
+			if code := s.code(t, 20*time.Second); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if n := strings.Count(s.stderr.String(), "the run goes on"); n != 1 {
+				t.Errorf("it is said %d times", n)
+			}
+		})
 	}
 }
 

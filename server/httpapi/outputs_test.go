@@ -22,6 +22,10 @@ func TestOutputs(t *testing.T) {
 	if err := os.WriteFile(path, []byte("<script>\xff\x00\r\nend"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	open := func(_ context.Context, id run.ExecutionID, s run.OutputStream) (*os.File, error) {
 		switch {
 		case id == "exe_down":
@@ -30,6 +34,8 @@ func TestOutputs(t *testing.T) {
 			return nil, errors.New("/secret/path: input/output error")
 		case id == "exe_folder":
 			return os.Open(filepath.Dir(path))
+		case id == "exe_silent":
+			return os.Open(empty)
 		case id != execution || s != run.Stdout:
 			return nil, run.Errorf(run.NotFound, "there is no execution %s", id)
 		}
@@ -50,6 +56,7 @@ func TestOutputs(t *testing.T) {
 		"Tail":         {plain, "GET", execution + "/stdout", []string{"Range", "bytes=-3"}, 206, "end"},
 		"BeyondTheEnd": {plain, "GET", execution + "/stdout", []string{"Range", "bytes=99-"}, 416, "invalid range"},
 		"NoSuchStream": {plain, "GET", execution + "/stdin", nil, 404, `it has stdout and stderr`},
+		"Nothing":      {plain, "GET", "exe_silent/stdout", nil, 200, ""},
 		"NotThere":     {plain, "GET", execution + "/stderr", nil, 404, "NOT_FOUND"},
 		"Escape":       {plain, "GET", "..%2f..%2fetc/stdout", nil, 404, "NOT_FOUND"},
 		"StoreGone":    {plain, "GET", "exe_down/stdout", nil, 503, "UNAVAILABLE"},
@@ -89,7 +96,7 @@ func TestOutputs(t *testing.T) {
 					t.Errorf("the body is %q", body)
 				}
 				if h.Get("Content-Type") != "application/octet-stream" || h.Get("X-Content-Type-Options") != "nosniff" ||
-					h.Get("Content-Disposition") != `attachment; filename="`+execution+`.stdout"` || !strings.HasPrefix(h.Get("Content-Security-Policy"), "sandbox") {
+					h.Get("Content-Disposition") != `attachment; filename="`+strings.Replace(c.path, "/", ".", 1)+`"` || !strings.HasPrefix(h.Get("Content-Security-Policy"), "sandbox") {
 					t.Errorf("the headers are %v", h)
 				}
 				return

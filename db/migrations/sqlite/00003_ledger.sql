@@ -17,6 +17,12 @@ CREATE INDEX usage_records_model ON usage_records (model, at_us);
 CREATE INDEX usage_records_price ON usage_records (price_id) WHERE price_id <> '';
 CREATE INDEX usage_records_stream ON usage_records (run_id, stream, source_rank) WHERE stream <> '';
 
+-- All that a sweep reads of a run.
+DROP INDEX runs_rollup;
+CREATE INDEX runs_rollup ON runs (day, agent, team, model, provider, id);
+-- The sweep takes marks key by key: pricing again may set one for each run.
+CREATE INDEX rollup_dirty_key ON rollup_dirty (day, agent, team);
+
 -- Zero beside something unpriced says nothing.
 UPDATE runs SET cost_nano_usd = NULL WHERE cost_nano_usd = 0 AND unpriced > 0;
 UPDATE usage_snapshots SET cost_nano_usd = NULL WHERE cost_nano_usd = 0 AND unpriced > 0;

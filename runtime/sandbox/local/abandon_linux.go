@@ -3,15 +3,13 @@ package local
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 // freezeWait bounds how long a stopped process may take to stand still.
@@ -25,11 +23,11 @@ func (p *bwrapProcess) abandon(cause error) error {
 		return cause
 	}
 	if p.first != nil {
-		_ = p.first.signal(unix.SIGKILL)
+		_ = p.first.Signal(unix.SIGKILL)
 	}
 	err := p.end()
-	if p.first != nil && !p.first.gone(goneWait) && err == nil {
-		err = &sandbox.LeftBehindError{PIDs: inNamespace(p.namespace)}
+	if p.first != nil && !p.first.Gone(goneWait) && err == nil {
+		err = &sandbox.LeftBehindError{PIDs: proc.InNamespace(p.namespace)}
 	}
 	if err != nil {
 		p.backend.opts.log().Error("A sandbox that was not completed is not gone", "execution", p.spec.Execution, "error", err)
@@ -46,16 +44,16 @@ func (p *bwrapProcess) abandon(cause error) error {
 func (p *bwrapProcess) end() error {
 	held := p.freeze()
 	for _, c := range held {
-		_ = c.signal(unix.SIGKILL) // who does not go is found below
-		defer c.close()
+		_ = c.Signal(unix.SIGKILL) // who does not go is found below
+		defer c.Close()
 	}
 	_ = p.cmd.Process.Kill()
 	// Now nothing can be started any more but by what is labelled.
 	ended := p.ended(goneWait)
 	for _, c := range held {
-		c.gone(goneWait)
+		c.Gone(goneWait)
 	}
-	_, left := killLabelled(context.Background(), goneWait, labelExecution+"="+string(p.spec.Execution)+"\x00")
+	_, left := proc.KillLabelled(context.Background(), goneWait, labelExecution+"="+string(p.spec.Execution)+"\x00")
 	if !ended && !slices.Contains(left, p.cmd.Process.Pid) {
 		left = append(left, p.cmd.Process.Pid)
 	}
@@ -67,54 +65,37 @@ func (p *bwrapProcess) end() error {
 
 // freeze stops bubblewrap, so that it makes no process any more, and holds on
 // to those that it has made.
-func (p *bwrapProcess) freeze() []*pidfd {
+func (p *bwrapProcess) freeze() []*proc.Handle {
 	if p.cmd.Process.Signal(unix.SIGSTOP) != nil {
 		return nil // it has ended
 	}
 	pid := p.cmd.Process.Pid
 	for end := time.Now().Add(freezeWait); ; {
-		if s := state(pid); s == 'T' || s == 'Z' || s == 'X' || s == 0 || time.Now().After(end) {
+		if s := proc.State(pid); s == 'T' || s == 'Z' || s == 'X' || s == 0 || time.Now().After(end) {
 			break
 		}
 		if p.ended(time.Millisecond) {
 			return nil
 		}
 	}
-	var held []*pidfd
-	found, err := children(pid)
+	var held []*proc.Handle
+	found, err := proc.Children(pid)
 	if err != nil {
 		return nil
 	}
 	for _, c := range found {
-		h, err := openPidfd(c)
+		h, err := proc.Open(c)
 		if err != nil {
 			continue // it has ended
 		}
 		// Look again: now the number cannot have come to mean another process,
 		// nor can bubblewrap's while it is not reaped.
-		again, err := children(pid)
+		again, err := proc.Children(pid)
 		if err != nil || !slices.Contains(again, c) || p.cmd.Process.Signal(unix.SIGSTOP) != nil {
-			h.close()
+			h.Close()
 			continue
 		}
 		held = append(held, h)
 	}
 	return held
-}
-
-// children gives the children of a process with one thread.
-func children(pid int) ([]int, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return nil, err
-	}
-	var found []int
-	for _, word := range strings.Fields(string(data)) {
-		c, err := strconv.Atoi(word)
-		if err != nil {
-			return nil, fmt.Errorf("reading the children of process %d: %w", pid, err)
-		}
-		found = append(found, c)
-	}
-	return found, nil
 }

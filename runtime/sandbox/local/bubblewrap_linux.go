@@ -13,16 +13,19 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/cgroup"
+	"github.com/weirhq/weir/runtime/sandbox/local/disk"
+	"github.com/weirhq/weir/runtime/sandbox/local/starter"
 )
 
 // Bubblewrap runs executions in bubblewrap sandboxes.
 type Bubblewrap struct {
 	opts    Options
 	users   users
-	starter *starter
-	cgroups *cgroups
+	starter *starter.Starter
+	cgroups *cgroup.Groups
 	host    hostFiles
-	disks   disks
+	disks   disk.Meters
 	machine machine
 	stub    atomic.Pointer[os.File] // becomes the command; nil: the shell does
 
@@ -36,14 +39,14 @@ type Bubblewrap struct {
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, users: findUsers(o.UID, "/proc/self/uid_map", "/proc/self/gid_map"), cgroups: findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
+	b := &Bubblewrap{opts: o, users: findUsers(o.UID, "/proc/self/uid_map", "/proc/self/gid_map"), cgroups: cgroup.Find(cgroup.Root, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.opts.Bwrap == "" {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}
 	b.host = findHostFiles(o.Python)
 	b.machine = newMachine(os.DirFS("/"), b.users.root)
 	b.stub.Store(stubFile())
-	b.starter = newStarter()
+	b.starter = starter.New()
 	return b
 }
 
@@ -63,7 +66,7 @@ func (b *Bubblewrap) Close() error {
 	for _, p := range live {
 		err = errors.Join(err, p.end())
 	}
-	b.starter.close()
+	b.starter.Close()
 	b.removals.Wait()
 	if stub := b.stub.Swap(nil); stub != nil {
 		err = errors.Join(err, stub.Close())
@@ -81,7 +84,7 @@ func (b *Bubblewrap) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Proc
 	b.mu.Unlock()
 	switch {
 	case closed:
-		return nil, run.Errorf(run.Unavailable, "%w", errClosed)
+		return nil, run.Errorf(run.Unavailable, "%w", starter.ErrClosed)
 	case status != nil && !status.Available:
 		return nil, run.Errorf(run.Unavailable, "the local sandbox is not available: %s", status.Reason)
 	case b.opts.Bwrap == "":
@@ -115,12 +118,12 @@ func (b *Bubblewrap) start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Pr
 	// command is let go; the groups take as long as the files.
 	var measuring sync.WaitGroup
 	var measured error
-	measuring.Go(func() { p.meter, measured = b.disks.meter(ctx, spec) })
+	measuring.Go(func() { p.meter, measured = b.disks.Meter(ctx, spec) })
 	defer measuring.Wait()
 	p.judge = func() error { measuring.Wait(); return measured }
 	var beside sync.WaitGroup
 	var besideErr error
-	beside.Go(func() { p.group, besideErr = b.cgroups.make(spec.Replica, spec.Execution) })
+	beside.Go(func() { p.group, besideErr = b.cgroups.Make(spec.Replica, spec.Execution) })
 	files, err := p.open(command)
 	beside.Wait()
 	defer files.close()
@@ -152,9 +155,9 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return run.Errorf(run.Unavailable, "%w", errClosed)
+		return run.Errorf(run.Unavailable, "%w", starter.ErrClosed)
 	}
-	if err := b.starter.startIn(cmd, p.group); err != nil {
+	if err := b.starter.StartIn(cmd, p.group); err != nil {
 		return fmt.Errorf("starting bubblewrap: %w", err)
 	}
 	p.watch(cmd)
@@ -166,7 +169,7 @@ func (b *Bubblewrap) launch(p *bwrapProcess, cmd *exec.Cmd) error {
 // is empty and holds nothing: nobody waits for it but Close.
 func (b *Bubblewrap) leave(p *bwrapProcess) {
 	remove := func() {
-		if !p.group.remove() {
+		if !p.group.Remove() {
 			b.opts.log().Warn("A control group could not be removed", "execution", p.spec.Execution)
 		}
 	}

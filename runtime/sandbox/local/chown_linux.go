@@ -7,22 +7,24 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/tree"
 )
 
 // chownTree gives everything below a folder to a user, the folder itself last, so
 // that an interrupted change is done again. Links are not followed.
 func chownTree(ctx context.Context, path string, id int) error {
-	t := &tree{ctx: ctx, visit: func(dir int, name string, _ *unix.Stat_t) error {
+	t := &tree.Walk{Ctx: ctx, Visit: func(dir int, name string, _ *unix.Stat_t) error {
 		err := unix.Fchownat(dir, name, id, id, unix.AT_SYMLINK_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("changing the owner of %q: %w", name, err)
 		}
 		return nil
 	}}
-	if err := t.walk(path); err != nil {
+	if err := t.Below(path); err != nil {
 		return err
 	}
-	if t.blind {
+	if t.Blind {
 		return errors.New("it was changed by somebody at the same moment")
 	}
 	root, err := os.OpenRoot(path)

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
@@ -101,6 +104,17 @@ for i in range(30): # each is emptied and deleted, and keeps the size that it ha
     if os.fork() == 0: time.sleep(100)
     os.chdir(".."); os.rmdir("d")
 time.sleep(100)`,
+	"DeletedFoldersAboveIt": `
+top = os.getcwd()
+for c in range(8): # each time some folders one below the other, of which the last one keeps the others
+    for i in range(10):
+        os.mkdir("d"); os.chdir("d")
+        for j in range(300): open("%0250d" % j, "w").close()
+        for j in range(300): os.unlink("%0250d" % j)
+    for i in range(10): os.rmdir("../" * i + "../d")
+    if os.fork() == 0: time.sleep(100)
+    os.chdir(top)
+time.sleep(100)`,
 	"DeletedProgram": `
 import shutil
 # From memory of its own: munmap(2) of all that is mapped of the program, then pause(2) for ever.
@@ -137,11 +151,11 @@ if mover == 0:
             to = early if wd == first else late
             if size == 0 and at != to: os.rename(at, to); at = to
 time.sleep(0.3)
-for again in range(8): # what neighbours free at the same moment can hide it once
-    for i in range(100):
-        fd = os.open(str(i), os.O_CREAT | os.O_WRONLY, dir_fd=big); os.write(fd, quarter * 4); os.close(fd); time.sleep(0.01)
-    time.sleep(3)
-    for i in range(100): os.unlink(str(i), dir_fd=big)
+print("fills", flush=True)
+for i in range(100):
+    fd = os.open(str(i), os.O_CREAT | os.O_WRONLY, dir_fd=big); os.write(fd, quarter * 4); os.close(fd); time.sleep(0.01)
+time.sleep(60)
+for i in range(100): os.unlink(str(i), dir_fd=big)
 os.kill(mover, 9)`,
 	"MovingFolders": `
 os.mkdir("a"); i = 0
@@ -165,14 +179,19 @@ func TestTheDiskLimitEnds(t *testing.T) {
 				if name == "DeletedProgram" {
 					s.Limits.DiskMiB = 24 // it is Python, twice as it is started
 				}
+				r := &recorder{}
 				if name == "MovedBehindTheLook" {
 					s.Limits.DiskMiB = 48              // half of it makes a look take its time
-					s.Limits.Timeout = 2 * time.Minute // which a busy machine needs to make that half
+					s.Limits.Timeout = 3 * time.Minute // which a busy machine needs to make that half
+					r.onText = freesAsMuch(t, filepath.Dir(s.Workspace))
 				}
 				if name == "InFlight" {
 					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space
 				}
-				res, r := execute(t, b, s)
+				res, err := sandbox.Run(t.Context(), b, s, r, sandbox.Options{})
+				if err != nil {
+					t.Fatalf("%v, stderr %s", err, r.stderr())
+				}
 				if res.Class != run.ClassDiskLimit || res.Signal != "SIGKILL" || res.DiskLimit != s.Limits.DiskMiB<<20 || res.DiskUse <= res.DiskLimit {
 					t.Errorf("%+v, stderr %s", res, r.stderr())
 				}
@@ -183,6 +202,60 @@ func TestTheDiskLimitEnds(t *testing.T) {
 			})
 		}
 	})
+}
+
+// freesAsMuch is a neighbour that, from the first word of a command on, frees
+// what that takes: the file system never loses anything.
+func freesAsMuch(t *testing.T, dir string) (onText func(string)) {
+	t.Helper()
+	hoard, err := os.Create(filepath.Join(dir, "neighbour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := int64(1 << 30)
+	if err := unix.Fallocate(int(hoard.Fd()), 0, 0, left); err != nil {
+		t.Fatal(err)
+	}
+	free := func() int64 {
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(hoard.Fd()), &fs); err != nil {
+			t.Error(err)
+		}
+		return int64(fs.Bfree) * fs.Bsize
+	}
+	begin, end := make(chan struct{}), make(chan struct{})
+	var neighbour sync.WaitGroup
+	neighbour.Go(func() {
+		select {
+		case <-begin:
+		case <-end:
+			return
+		}
+		for most := free(); left > 0; {
+			if now := free(); now >= most {
+				most = now
+			} else {
+				left = max(left-(most-now)-(64<<10), 0)
+				if err := hoard.Truncate(left); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			select {
+			case <-time.After(time.Millisecond):
+			case <-end:
+				return
+			}
+		}
+		t.Log("the neighbour has nothing left to free")
+	})
+	t.Cleanup(func() {
+		close(end)
+		neighbour.Wait()
+		_ = hoard.Close()
+	})
+	once := sync.OnceFunc(func() { close(begin) })
+	return func(string) { once() }
 }
 
 // TestTheDiskLimitIsOfTheWorkspace has files in it before, sees what a command

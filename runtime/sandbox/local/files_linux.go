@@ -1,14 +1,18 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weirhq/weir/helpers"
 	"github.com/weirhq/weir/runtime/run"
+	"github.com/weirhq/weir/runtime/sandbox/local/seccomp"
 )
 
 // childFiles are the ends that bubblewrap gets.
@@ -80,7 +84,7 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 	if p.spec.Code != "" {
 		add("code", []byte(p.spec.Code))
 	}
-	if filter := seccompFilter(); len(filter) > 0 {
+	if filter := seccomp.Filter(); len(filter) > 0 {
 		add("seccomp", filter)
 	}
 	args, e := p.backend.arguments(p.spec, plain, fd)
@@ -96,7 +100,7 @@ func (p *bwrapProcess) open(command []string) (*childFiles, error) {
 		err = errors.Join(f.stdout.Chown(p.user, p.user), f.stderr.Chown(p.user, p.user))
 	}
 	f.argv = append(append([]string{"--args", strconv.Itoa(fd["args"]), "--"}, first...), command...)
-	return f, err
+	return f, errors.Join(err, checkWords(len(command), bytes.Count(args, []byte{0})+len(f.argv)))
 }
 
 // firstProgram gives the words before the command, of the program that becomes
@@ -109,9 +113,27 @@ func (p *bwrapProcess) firstProgram(env []run.EnvVar, command []string) (plain [
 	}
 	plain, odd := oddEnv(env)
 	have := p.backend.cgroups
-	script := ulimits(p.spec.Limits, !have.has("memory"), !have.has("pids")) + stub + execute(odd) + `"$@"`
+	script := ulimits(p.spec.Limits, !have.Has("memory"), !have.Has("pids")) + stub + execute(odd) + `"$@"`
 	if len(script) >= maxEnvString {
 		return nil, nil, run.Errorf(run.Invalid, "the environment variables whose names a shell does not know have %d bytes together; at most %d fit", len(script), maxEnvString)
 	}
 	return plain, []string{"/bin/sh", "-c", script, "weir"}, nil
+}
+
+// memfd gives an unnamed file that holds data, to be read from its start.
+func memfd(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(data); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("filling a file in memory: %w", err)
+	}
+	if _, err := f.Seek(0, 0); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("rewinding a file in memory: %w", err)
+	}
+	return f, nil
 }

@@ -27,6 +27,18 @@ func fileLimit(l sandbox.Limits) int64 {
 // command (MAX_ARG_STRLEN, with its final NUL).
 const maxEnvString = 128 << 10
 
+// maxWords is how many arguments bubblewrap takes (MAX_ARGS of its source), its
+// own among them.
+const maxWords = 9000
+
+// checkWords refuses a command that makes bubblewrap's arguments too many.
+func checkWords(command, all int) error {
+	if all < maxWords {
+		return nil
+	}
+	return run.Errorf(run.Invalid, "the command has %d words; here a sandbox takes at most %d: put them into a file, or let a shell in the sandbox make them", command, command-(all-maxWords)-1)
+}
+
 func checkStrings(env []run.EnvVar, command []string) error {
 	for _, e := range env {
 		if n := len(e.Name) + 1 + len(e.Value) + 1; n > maxEnvString {

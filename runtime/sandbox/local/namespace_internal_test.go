@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 // What would be reported as survivors is what really lives in the namespace.
@@ -41,14 +42,14 @@ func TestSurvivorsAreLookedForInTheNamespace(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	namespace := p.(*bwrapProcess).namespace
-	if found := inNamespace(namespace); len(found) < 3 { // its first process, the shell and the sleeper
+	if found := proc.InNamespace(namespace); len(found) < 3 { // its first process, the shell and the sleeper
 		t.Errorf("found %v", found)
 	}
 	exit, err := p.Wait()
 	if err != nil || len(exit.Survivors) > 0 || exit.Signal != "SIGKILL" {
 		t.Errorf("%+v %v", exit, err)
 	}
-	if found := inNamespace(namespace); len(found) > 0 {
+	if found := proc.InNamespace(namespace); len(found) > 0 {
 		t.Errorf("found %v after the end", found)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/disk"
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 const plainDisk = ""
@@ -35,21 +38,21 @@ func reapExited(cmd *exec.Cmd) { _ = cmd.Wait() } // the status stands in its st
 // are still alive after limit. A process that cleared its environment and left
 // the group is not found.
 func killTree(_ int, execution string, limit time.Duration) []int {
-	_, alive := killLabelled(context.Background(), limit, labelExecution+"="+execution+"\x00")
+	_, alive := proc.KillLabelled(context.Background(), limit, labelExecution+"="+execution+"\x00")
 	return alive
 }
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *plainProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
 	label := labelExecution + "=" + string(p.spec.Execution) + "\x00"
-	return p.meter.use(ctx, limit, 0, &hold{
-		members: func() []int {
+	return p.meter.Use(ctx, limit, 0, &disk.Hold{
+		Members: func() []int {
 			if p.over.Load() {
 				return nil
 			}
-			return withLabel(label)
+			return proc.WithLabel(label)
 		},
-		member: func(pid int) bool { return labelled(pid, label) },
+		Member: func(pid int) bool { return proc.Labelled(pid, label) },
 	})
 }
 

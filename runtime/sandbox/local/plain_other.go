@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 // plainDisk is what the label adds on this system.
@@ -33,15 +31,6 @@ func killTree(group int, _ string, _ time.Duration) []int {
 	_ = unix.Kill(-group, unix.SIGKILL)
 	return nil
 }
-
-// disks measures no workspace on this system: the limit holds for each file.
-type disks struct{}
-
-type meter struct{}
-
-func (disks) meter(context.Context, sandbox.Spec) (*meter, error) { return &meter{}, nil }
-
-func (*meter) release() {}
 
 // Reap implements sandbox.Backend. Nothing can be found by label on this system.
 func (b *Plain) Reap(context.Context, string) ([]int, error) { return nil, nil }

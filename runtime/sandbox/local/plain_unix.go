@@ -20,15 +20,17 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/disk"
+	"github.com/weirhq/weir/runtime/sandbox/local/starter"
 )
 
 // Plain runs executions as ordinary processes of the server's user. It is no
 // sandbox: construct it only where the operator allows that.
 type Plain struct {
 	opts    Options
-	starter *starter
+	starter *starter.Starter
 	helpers helperFolder
-	disks   disks
+	disks   disk.Meters
 
 	mu     sync.Mutex
 	live   map[*plainProcess]struct{}
@@ -37,7 +39,7 @@ type Plain struct {
 
 // NewPlain makes the backend. It starts one goroutine, which Close ends.
 func NewPlain(o Options) *Plain {
-	return &Plain{opts: o, starter: newStarter(), helpers: helperFolder{path: o.Helpers}, live: map[*plainProcess]struct{}{}}
+	return &Plain{opts: o, starter: starter.New(), helpers: helperFolder{path: o.Helpers}, live: map[*plainProcess]struct{}{}}
 }
 
 // plainReason names each guarantee of a sandbox that a plain process does not have.
@@ -70,7 +72,7 @@ func (b *Plain) Close() error {
 		_ = p.cmd.Process.Kill() // what it started is its owner's to end, in Wait
 		<-p.exited
 	}
-	b.starter.close()
+	b.starter.Close()
 	return b.helpers.remove()
 }
 
@@ -114,7 +116,7 @@ func (b *Plain) Start(ctx context.Context, spec sandbox.Spec) (_ sandbox.Process
 	if err != nil {
 		return nil, err
 	}
-	meter, err := b.disks.meter(ctx, spec)
+	meter, err := b.disks.Meter(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +198,7 @@ type plainProcess struct {
 	backend        *Plain
 	spec           sandbox.Spec
 	started        sandbox.Started
-	meter          *meter
+	meter          *disk.Meter
 	code           string // path of the Python file, relative to the workspace
 	stdout, stderr *os.File
 	cmd            *exec.Cmd
@@ -259,9 +261,9 @@ func (p *plainProcess) start(command []string, env []run.EnvVar) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return run.Errorf(run.Unavailable, "%w", errClosed)
+		return run.Errorf(run.Unavailable, "%w", starter.ErrClosed)
 	}
-	if err := b.starter.start(p.cmd); err != nil {
+	if err := b.starter.Start(p.cmd); err != nil {
 		return run.Errorf(run.Invalid, "the command %s cannot be executed: %w", command[0], err)
 	}
 	b.live[p] = struct{}{}
@@ -288,7 +290,7 @@ func (p *plainProcess) Exited() <-chan struct{} { return p.exited }
 // Stop sends TERM to the command's process group.
 func (p *plainProcess) Stop() error {
 	err := p.signal(unix.SIGTERM)
-	p.meter.release()
+	p.meter.Release()
 	return err
 }
 

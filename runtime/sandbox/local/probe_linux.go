@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/seccomp"
 )
 
 // Probe implements sandbox.Backend: it makes a real sandbox, where the
@@ -103,7 +104,7 @@ func (b *Bubblewrap) try(ctx context.Context, dir string) error {
 
 // limits tells which limits hold here and how, and what does not.
 func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
-	groups := b.cgroups.label()
+	groups := b.cgroups.Label()
 	remedy := "run weir as root, or with a control group of its own: systemd-run --user --scope -p Delegate=yes weir serve"
 	switch {
 	case b.machine.container:
@@ -116,7 +117,7 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 		{"processes", "pids", "a resource limit of the user", "the process limit is a resource limit of the user (no pids control group)"},
 		{"cpu", "cpu", "not enforced", "the cpu limit is not enforced (no cpu control group)"},
 	} {
-		if b.cgroups.has(l.controller) {
+		if b.cgroups.Has(l.controller) {
 			all = append(all, sandbox.Limit{Name: l.name, Hard: true, How: groups})
 			continue
 		}
@@ -131,7 +132,7 @@ func (b *Bubblewrap) limits() (all []sandbox.Limit, caveats []sandbox.Problem) {
 			Meaning: "one command can use up what the kernel counts by user, such as inotify instances, for all", Remedy: "run weir outside of a container that maps user ids",
 		})
 	}
-	if auditArch == 0 {
+	if !seccomp.Known {
 		caveats = append(caveats, sandbox.Problem{What: "no system call filter for this processor", Meaning: "commands can use all system calls that their namespaces allow"})
 	}
 	if b.host.python == "" {

@@ -20,6 +20,9 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/cgroup"
+	"github.com/weirhq/weir/runtime/sandbox/local/disk"
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 const (
@@ -38,15 +41,15 @@ type bwrapProcess struct {
 	spec    sandbox.Spec
 	started sandbox.Started
 	user    int // id of its user and group, outside
-	meter   *meter
+	meter   *disk.Meter
 	judge   func() error // waits for meter, and refuses a workspace that is too large
 
 	stdout, stderr, status, verdict, release *os.File
 	cmd                                      *exec.Cmd
-	first, command                           *pidfd
+	first, command                           *proc.Handle
 	child                                    int    // process id of first
 	namespace                                uint64 // inode of its process namespace
-	group                                    *group
+	group                                    *cgroup.Group
 	stub                                     *os.File // the small program, if that becomes the command and not the shell
 
 	exited chan struct{} // bubblewrap has ended and was reaped
@@ -77,8 +80,8 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	defer stop()
 	// All this is beside bubblewrap's own work. The server's thread must have left
 	// the group first: it would count as a process.
-	p.group.left()
-	if err := p.backend.cgroups.limit(p.group, p.spec.Limits); err != nil {
+	p.group.Left()
+	if err := p.backend.cgroups.Limit(p.group, p.spec.Limits); err != nil {
 		return err
 	}
 	var info struct {
@@ -96,7 +99,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 		return p.explain(ctx, err)
 	}
 	p.child, p.namespace = info.Child, info.Namespace
-	if p.first, err = openPidfd(info.Child); err != nil {
+	if p.first, err = proc.Open(info.Child); err != nil {
 		return p.explain(ctx, err)
 	}
 	verdicts := bufio.NewReader(p.verdict)
@@ -107,7 +110,7 @@ func (p *bwrapProcess) handshake(ctx context.Context) error {
 	if err != nil {
 		return p.explain(ctx, err)
 	}
-	if p.command, err = openPidfd(pid); err != nil {
+	if p.command, err = proc.Open(pid); err != nil {
 		return p.explain(ctx, err)
 	}
 	if err := p.judge(); err != nil {
@@ -152,7 +155,7 @@ func (p *bwrapProcess) goAhead() []byte {
 		return []byte("\n")
 	}
 	have := p.backend.cgroups
-	return rlimits(p.spec.Limits, !have.has("memory"), !have.has("pids"))
+	return rlimits(p.spec.Limits, !have.Has("memory"), !have.Has("pids"))
 }
 
 // refused says why the command could not be executed.
@@ -172,7 +175,7 @@ func (p *bwrapProcess) refused(why syscall.Errno) error {
 
 // onlyChild gives the command's process, the one child of the namespace's first.
 func onlyChild(pid int) (int, error) {
-	found, err := children(pid)
+	found, err := proc.Children(pid)
 	if err != nil {
 		return 0, fmt.Errorf("looking for the command's process: %w", err)
 	}
@@ -216,14 +219,18 @@ func (p *bwrapProcess) Exited() <-chan struct{} { return p.exited }
 
 // DiskUse implements sandbox.DiskMeter.
 func (p *bwrapProcess) DiskUse(ctx context.Context, limit int64) (int64, error) {
-	return p.meter.use(ctx, limit, p.namesInMemory()*entryBytes, &hold{members: p.members, member: func(pid int) bool { return inThatNamespace(pid, p.namespace) }})
+	h := &disk.Hold{Members: p.members, Member: func(pid int) bool { return proc.IsIn(pid, p.namespace) }}
+	if p.spec.Network != sandbox.NetworkHost {
+		h.Network = "/proc/" + strconv.Itoa(p.child) + "/net"
+	}
+	return p.meter.Use(ctx, limit, p.namesInMemory()*disk.EntryBytes, h)
 }
 
 // namesInMemory counts the files in /tmp and /dev/shm where no memory limit
 // does: their sizes are bounded, their number would be so by half the machine's
 // memory only.
 func (p *bwrapProcess) namesInMemory() int64 {
-	if p.backend.cgroups.has("memory") {
+	if p.backend.cgroups.Has("memory") {
 		return 0
 	}
 	var n int64
@@ -244,18 +251,18 @@ func (p *bwrapProcess) members() []int {
 		return nil // its namespace has ended before it
 	default:
 	}
-	if pids, ok := p.group.members(); ok {
+	if pids, ok := p.group.Members(); ok {
 		return pids
 	}
-	return inNamespace(p.namespace)
+	return proc.InNamespace(p.namespace)
 }
 
 // Stop sends TERM to the command. bubblewrap itself would answer a TERM by
 // killing everything at once.
 func (p *bwrapProcess) Stop() error {
-	err := p.command.signal(unix.SIGTERM)
-	p.meter.release()
-	_ = p.first.signal(unix.SIGCONT)
+	err := p.command.Signal(unix.SIGTERM)
+	p.meter.Release()
+	_ = p.first.Signal(unix.SIGCONT)
 	p.resume()
 	return err
 }
@@ -263,7 +270,7 @@ func (p *bwrapProcess) Stop() error {
 // Kill kills the first process of the namespace; the kernel kills the others with it.
 func (p *bwrapProcess) Kill() error {
 	if p.first != nil {
-		err := p.first.signal(unix.SIGKILL)
+		err := p.first.Signal(unix.SIGKILL)
 		p.resume()
 		return err
 	}
@@ -286,8 +293,8 @@ func (p *bwrapProcess) Wait() (sandbox.Exit, error) {
 	// was tied to it.
 	_ = p.Kill()
 	var e sandbox.Exit
-	if !p.first.gone(goneWait) { // it ends last of all
-		e.Survivors = inNamespace(p.namespace)
+	if !p.first.Gone(goneWait) { // it ends last of all
+		e.Survivors = proc.InNamespace(p.namespace)
 	}
 	if !p.ended(reapWait) {
 		_ = p.cmd.Process.Kill()
@@ -300,7 +307,7 @@ func (p *bwrapProcess) Wait() (sandbox.Exit, error) {
 	default:
 		e.Survivors = append(e.Survivors, p.cmd.Process.Pid)
 	}
-	e.OOMKilled = p.group.oomKills() > 0
+	e.OOMKilled = p.group.OOMKills() > 0
 	p.cleanUp()
 	if len(e.Survivors) == 0 {
 		e.SandboxGoneAt = time.Now()
@@ -321,7 +328,7 @@ func (p *bwrapProcess) ended(d time.Duration) bool {
 // fill tells how the command ended. A kernel that tells the true wait status
 // is believed; else bubblewrap's exit code, in which a signal shows as 128+n.
 func (p *bwrapProcess) fill(e *sandbox.Exit) {
-	if status, ok := p.command.status(); ok {
+	if status, ok := p.command.Status(); ok {
 		setExit(e, status)
 		return
 	}
@@ -343,8 +350,8 @@ func (p *bwrapProcess) cleanUp() {
 				_ = f.Close()
 			}
 		}
-		p.first.close()
-		p.command.close()
+		p.first.Close()
+		p.command.Close()
 		p.backend.leave(p)
 	})
 }

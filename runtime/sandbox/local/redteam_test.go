@@ -43,7 +43,7 @@ def child(f):
 // gains runs an attack and gives the lines about what it got.
 func gains(t *testing.T, b backend, s sandbox.Spec) []string {
 	t.Helper()
-	s.Code = attack + s.Code + "\nprint('over')\n"
+	s.Code = attack + s.Code + "\nprint('over', flush=True)\n"
 	res, r := execute(t, b, s)
 	if res.Class != run.ClassOK || !strings.HasSuffix(r.stdout(), "over\n") {
 		t.Fatalf("the attack did not run to its end: %s %v, stdout %q, stderr %s", res.Class, res.Warnings, r.stdout(), r.stderr())

@@ -152,7 +152,7 @@ func TestTheShellStandsIn(t *testing.T) {
 func TestOneProcessIsEnoughForOneCommand(t *testing.T) {
 	t.Parallel()
 	b := probed(t)
-	if !b.cgroups.has("pids") {
+	if !b.cgroups.Has("pids") {
 		t.Skip("SKIPPED: no pids control group") // also in CI: its kernel decides
 	}
 	for limit, want := range map[int64]string{1: "one\n", 2: "one\ntwo\n"} {

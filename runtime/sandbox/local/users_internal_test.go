@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/cgroup"
 )
 
 // A container may have few ids, and then all sandboxes share one, which is said.
@@ -49,7 +51,7 @@ func TestUsersWhereIDsAreFew(t *testing.T) {
 			if one, two := u.of("/one", info), u.of("/two", info); u.all != c.all || (one == two) != (c.all != 0) || (c.all != 0 && one != c.all) {
 				t.Errorf("%+v: %d and %d", u, one, two)
 			}
-			b := &Bubblewrap{opts: Options{UID: c.forced}, users: u, cgroups: &cgroups{}}
+			b := &Bubblewrap{opts: Options{UID: c.forced}, users: u, cgroups: &cgroup.Groups{}}
 			_, caveats := b.limits()
 			said := false
 			for _, p := range caveats {

@@ -1,4 +1,4 @@
-package local
+package cgroup
 
 import (
 	"errors"
@@ -16,20 +16,21 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
-// cgroups makes control groups below the server's own, on version 1 or 2,
+// Groups makes control groups below the server's own, on version 1 or 2,
 // where it has the right to.
-type cgroups struct {
+type Groups struct {
 	v2   string            // the folder below which groups are made; "" on version 1
 	v1   map[string]string // controller: folder
 	have []string          // controllers in force: memory, pids, cpu
 }
 
-const cgroupRoot = "/sys/fs/cgroup"
+// Root is where control groups are mounted.
+const Root = "/sys/fs/cgroup"
 
-// findCgroups tells which limits can be enforced by the kernel for a whole tree.
+// Find tells which limits can be enforced by the kernel for a whole tree.
 // root is where control groups are mounted, self lists those of this process.
-func findCgroups(root, self string, uid int) *cgroups {
-	c := &cgroups{v1: map[string]string{}}
+func Find(root, self string, uid int) *Groups {
+	c := &Groups{v1: map[string]string{}}
 	data, err := os.ReadFile(self)
 	if err != nil {
 		return c
@@ -62,7 +63,7 @@ func findCgroups(root, self string, uid int) *cgroups {
 // one below the root group, for another user the group that was handed to the
 // server (Delegate=yes). A group that holds processes may not have limited
 // children, so the server moves into one of its own.
-func (c *cgroups) findV2(root, own string, uid int) {
+func (c *Groups) findV2(root, own string, uid int) {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		return
 	}
@@ -111,8 +112,8 @@ func moveServer(top string) error {
 	return nil
 }
 
-// label names what enforces limits.
-func (c *cgroups) label() string {
+// Label names what enforces limits.
+func (c *Groups) Label() string {
 	switch {
 	case len(c.have) == 0:
 		return "none"
@@ -131,10 +132,11 @@ func canMake(dir string) bool {
 	return os.Remove(try) == nil
 }
 
-func (c *cgroups) has(controller string) bool { return slices.Contains(c.have, controller) }
+// Has tells whether a controller is in force.
+func (c *Groups) Has(controller string) bool { return slices.Contains(c.have, controller) }
 
-// group is the control group of one execution; nil has no limit.
-type group struct {
+// Group is the control group of one execution; nil has no limit.
+type Group struct {
 	dirs map[string]string // controller, or "" for version 2: folder
 	home map[string]string // version 1: the server's own groups
 	free chan struct{}     // closed once the thread that started the command has left
@@ -150,13 +152,13 @@ func groupPrefix(replica string) string {
 	}, replica) + "-"
 }
 
-// make makes the group of an execution, without limits yet.
-func (c *cgroups) make(replica string, id run.ExecutionID) (*group, error) {
+// Make makes the group of an execution, without limits yet.
+func (c *Groups) Make(replica string, id run.ExecutionID) (*Group, error) {
 	if len(c.have) == 0 {
 		return nil, nil
 	}
 	name := groupPrefix(replica) + string(id)
-	g := &group{dirs: map[string]string{}, home: c.v1, free: make(chan struct{})}
+	g := &Group{dirs: map[string]string{}, home: c.v1, free: make(chan struct{})}
 	if c.v2 != "" {
 		g.dirs[""] = filepath.Join(c.v2, name)
 	}
@@ -165,15 +167,15 @@ func (c *cgroups) make(replica string, id run.ExecutionID) (*group, error) {
 	}
 	for _, dir := range g.dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the kernel's own mode for groups
-			g.remove()
+			g.Remove()
 			return nil, fmt.Errorf("making the control group %s: %w", dir, err)
 		}
 	}
 	return g, nil
 }
 
-// limit sets the limits whose controllers are in force.
-func (c *cgroups) limit(g *group, l sandbox.Limits) error {
+// Limit sets the limits whose controllers are in force.
+func (c *Groups) Limit(g *Group, l sandbox.Limits) error {
 	if g == nil {
 		return nil
 	}
@@ -206,7 +208,7 @@ func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 			dir = g.dirs[""]
 		}
 		wanted := (s.controller == "memory" && l.MemoryMiB > 0) || (s.controller == "pids" && l.PIDs > 0) || (s.controller == "cpu" && l.CPUs > 0)
-		if !wanted || !c.has(s.controller) || dir == "" {
+		if !wanted || !c.Has(s.controller) || dir == "" {
 			continue
 		}
 		err := writeFile(filepath.Join(dir, s.file), s.value)
@@ -220,12 +222,12 @@ func (c *cgroups) limit(g *group, l sandbox.Limits) error {
 	return nil
 }
 
-// startIn starts cmd as a member of the group, so that it never was outside. It
+// StartIn starts cmd as a member of the group, so that it never was outside. It
 // runs on a thread of its own: on version 1 the thread enters the group, gives
 // its membership to its child and goes home. A thread that moves itself takes
 // no lock of the whole system; moving another process waits for all processors,
 // which takes milliseconds. On version 2 the kernel makes the child in the group.
-func (g *group) startIn(cmd *exec.Cmd) error {
+func (g *Group) StartIn(cmd *exec.Cmd) error {
 	if g == nil {
 		return cmd.Start()
 	}
@@ -244,16 +246,16 @@ func (g *group) startIn(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// leave takes the thread home that has started a command in the group.
-func (g *group) leave() {
+// Leave takes the thread home that has started a command in the group.
+func (g *Group) Leave() {
 	if g != nil {
 		_ = enter(g.home) // then the group stays until the next start; its removal reports it
 		close(g.free)
 	}
 }
 
-// left waits for leave, which follows a start at once.
-func (g *group) left() {
+// Left waits for leave, which follows a start at once.
+func (g *Group) Left() {
 	if g != nil {
 		<-g.free
 	}
@@ -269,8 +271,8 @@ func enter(dirs map[string]string) error {
 	return nil
 }
 
-// members gives the processes in the group; ok is false without one.
-func (g *group) members() (pids []int, ok bool) {
+// Members gives the processes in the group; ok is false without one.
+func (g *Group) Members() (pids []int, ok bool) {
 	if g == nil {
 		return nil, false
 	}
@@ -289,8 +291,8 @@ func (g *group) members() (pids []int, ok bool) {
 	return nil, false
 }
 
-// oomKills counts the processes that the kernel killed for memory.
-func (g *group) oomKills() int {
+// OOMKills counts the processes that the kernel killed for memory.
+func (g *Group) OOMKills() int {
 	if g == nil {
 		return 0
 	}
@@ -312,9 +314,9 @@ func (g *group) oomKills() int {
 	return 0
 }
 
-// remove removes the group. The kernel lets go of a dead process a little after
+// Remove removes the group. The kernel lets go of a dead process a little after
 // it has been reaped, so this tries again for a second.
-func (g *group) remove() bool {
+func (g *Group) Remove() bool {
 	if g == nil {
 		return true
 	}
@@ -338,8 +340,8 @@ func removeGroup(dir string) bool {
 	}
 }
 
-// sweep removes the empty groups that an earlier process of the replica left.
-func (c *cgroups) sweep(replica string) {
+// Sweep removes the empty groups that an earlier process of the replica left.
+func (c *Groups) Sweep(replica string) {
 	dirs := make([]string, 0, len(c.v1)+1)
 	for _, dir := range c.v1 {
 		dirs = append(dirs, dir)

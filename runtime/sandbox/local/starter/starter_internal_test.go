@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package starter
 
 import (
 	"os/exec"
@@ -9,39 +9,41 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 // The kernel's "die with the parent" fires when the thread that forked ends.
 func TestTheEndOfAThreadKillsNothing(t *testing.T) {
 	t.Parallel()
-	s := newStarter()
+	s := New()
 	cmds := make([]*exec.Cmd, 20)
 	for i := range cmds {
 		cmds[i] = exec.CommandContext(t.Context(), "sleep", "100")
 		cmds[i].SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := s.start(cmds[i]); err != nil {
+		if err := s.Start(cmds[i]); err != nil {
 			t.Fatal(err)
 		}
 		endThreads()
 	}
 	for _, c := range cmds {
-		p, err := openPidfd(c.Process.Pid)
+		p, err := proc.Open(c.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.gone(20 * time.Millisecond) {
+		if p.Gone(20 * time.Millisecond) {
 			t.Error("a process was killed by the end of a thread")
 		}
-		if err := p.signal(syscall.SIGKILL); err != nil {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
-		p.close()
+		p.Close()
 	}
-	s.close()
+	s.Close()
 	for _, c := range cmds {
 		_ = c.Wait() // was killed
 	}
-	if err := s.start(exec.CommandContext(t.Context(), "true")); err == nil {
+	if err := s.Start(exec.CommandContext(t.Context(), "true")); err == nil {
 		t.Error("a closed starter starts")
 	}
 }

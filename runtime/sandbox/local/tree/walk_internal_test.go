@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package tree
 
 import (
 	"context"
@@ -15,16 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/weirhq/weir/runtime/sandbox"
 )
 
 // walked gives how often each name was visited.
-func walked(t *testing.T, dir string) (map[string]int, *tree) {
+func walked(t *testing.T, dir string) (map[string]int, *Walk) {
 	t.Helper()
 	seen := map[string]int{}
-	w := &tree{ctx: t.Context(), visit: func(_ int, name string, _ *unix.Stat_t) error { seen[name]++; return nil }}
-	if err := w.walk(dir); err != nil {
+	w := &Walk{Ctx: t.Context(), Visit: func(_ int, name string, _ *unix.Stat_t) error { seen[name]++; return nil }}
+	if err := w.Below(dir); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.up) > 0 {
@@ -67,8 +65,8 @@ func TestAWalkSeesEverythingOnce(t *testing.T) {
 	}
 	_ = dir.Close()
 	seen, w := walked(t, top)
-	if w.blind || len(seen) != want {
-		t.Errorf("saw %d of %d names, blind %v", len(seen), want, w.blind)
+	if w.Blind || len(seen) != want {
+		t.Errorf("saw %d of %d names, blind %v", len(seen), want, w.Blind)
 	}
 	for name, n := range seen {
 		if n != 1 {
@@ -95,17 +93,17 @@ func TestAWalkStaysInItsTree(t *testing.T) {
 		}
 	}
 	var seen []string
-	w := &tree{ctx: t.Context(), visit: func(_ int, name string, _ *unix.Stat_t) error {
+	w := &Walk{Ctx: t.Context(), Visit: func(_ int, name string, _ *unix.Stat_t) error {
 		seen = append(seen, name)
 		if name == "f" {
 			return os.Rename(filepath.Join(deep, "last"), filepath.Join(outside, "last"))
 		}
 		return nil
 	}}
-	if err := w.walk(top); err != nil {
+	if err := w.Below(top); err != nil {
 		t.Fatal(err)
 	}
-	if !w.blind {
+	if !w.Blind {
 		t.Error("it does not say that something was hidden from it")
 	}
 	for _, name := range seen {
@@ -130,9 +128,9 @@ func TestAWalkOpensNoLinkAndNoFIFO(t *testing.T) {
 	if seen, _ := walked(t, top); len(seen) != 2 {
 		t.Errorf("saw %v", seen)
 	}
-	w := &tree{ctx: t.Context(), visit: func(int, string, *unix.Stat_t) error { return nil }}
+	w := &Walk{Ctx: t.Context(), Visit: func(int, string, *unix.Stat_t) error { return nil }}
 	for _, name := range []string{"link", "fifo"} {
-		if err := w.walk(filepath.Join(top, name)); err == nil {
+		if err := w.Below(filepath.Join(top, name)); err == nil {
 			t.Errorf("it went into the %s", name)
 		}
 	}
@@ -160,72 +158,4 @@ func TestAWalkOutlastsItsFolders(t *testing.T) {
 	}
 	stop()
 	other.Wait()
-}
-
-func TestOneLookAtATime(t *testing.T) {
-	t.Parallel()
-	var d disks
-	give, err := d.take(t.Context(), "/w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere, err := d.take(t.Context(), "/other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere()
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if _, err := d.take(ctx, "/w"); err == nil {
-		t.Error("two looks at a time")
-	}
-	give()
-	again, err := d.take(t.Context(), "/w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again()
-	if len(d.busy) != 0 {
-		t.Errorf("it remembers %v", d.busy)
-	}
-}
-
-// TestManyFilesAreMeasured bounds what a look costs; `make soak` has a million files.
-func TestManyFilesAreMeasured(t *testing.T) {
-	t.Parallel()
-	n := 2000
-	if v := os.Getenv("WEIR_HOSTILE_FILES"); v != "" {
-		var err error
-		if n, err = strconv.Atoi(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	top := t.TempDir()
-	for i := range n {
-		if err := os.WriteFile(filepath.Join(top, strconv.Itoa(i)+"\n\xff"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var d disks
-	s := sandbox.Spec{Workspace: top, Limits: sandbox.Limits{DiskMiB: 1 << 20}}
-	m, err := d.meter(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	use, err := m.use(t.Context(), 1<<40, 0, nil)
-	took := time.Since(began)
-	if err != nil || use < int64(n)*entryBytes {
-		t.Errorf("%d bytes, %v", use, err)
-	}
-	if took > time.Second+time.Duration(n)*20*time.Microsecond {
-		t.Errorf("a look at %d files took %s", n, took)
-	}
-	t.Logf("a look at %d files took %s", n, took)
-	began = time.Now()
-	// The folder itself may be over the limit already.
-	if cut, err := m.use(t.Context(), 1<<20, 0, nil); err != nil || cut <= 1<<20 || cut >= use || time.Since(began) > took+time.Second {
-		t.Errorf("%d bytes, %v; a look ends over the limit", cut, err)
-	}
-	t.Logf("a look that ends over its limit took %s", time.Since(began))
 }

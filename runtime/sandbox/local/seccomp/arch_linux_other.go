@@ -1,6 +1,6 @@
 //go:build linux && !amd64 && !arm64
 
-package local
+package seccomp
 
 const (
 	auditArch = 0

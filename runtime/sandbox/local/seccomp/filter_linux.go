@@ -1,4 +1,4 @@
-package local
+package seccomp
 
 import (
 	"encoding/binary"
@@ -42,6 +42,9 @@ var deniedFlags = [...]struct {
 	{unix.SYS_IOCTL, 1, 0xffffffff, tiocLinux},
 }
 
+// Known tells whether there is a filter for this processor.
+const Known = auditArch != 0
+
 // families are the kinds of sockets that a command can make, besides netlink's:
 // the kernel bounds the memory of their messages, and programs need them. Others
 // hold what no memory limit counts, or are ways into rarely used code.
@@ -52,10 +55,10 @@ const (
 	tiocLinux  = 0x541c // of <asm-generic/ioctls.h>
 )
 
-// seccompFilter is the program in the kernel's form; empty on an architecture
+// Filter is the program in the kernel's form; empty on an architecture
 // that it is not written for.
-func seccompFilter() []byte {
-	if auditArch == 0 {
+func Filter() []byte {
+	if !Known {
 		return nil
 	}
 	const (

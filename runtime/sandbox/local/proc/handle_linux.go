@@ -1,9 +1,8 @@
-package local
+package proc
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 	"unsafe"
@@ -11,27 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidfd holds on to one process: unlike a number it never comes to mean another.
-type pidfd struct{ fd int }
+// Handle holds on to one process: unlike a number it never comes to mean another.
+type Handle struct{ fd int }
 
-func openPidfd(pid int) (*pidfd, error) {
+// Open holds on to what has this number now.
+func Open(pid int) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
 	}
-	return &pidfd{fd}, nil
+	return &Handle{fd}, nil
 }
 
-// signal sends sig; a process that has ended already is no error.
-func (p *pidfd) signal(sig syscall.Signal) error {
+// Signal sends sig; a process that has ended already is no error.
+func (p *Handle) Signal(sig syscall.Signal) error {
 	if err := unix.PidfdSendSignal(p.fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("sending %s: %w", unix.SignalName(sig), err)
 	}
 	return nil
 }
 
-// gone waits until the process has ended, for at most d, and tells whether it has.
-func (p *pidfd) gone(d time.Duration) bool {
+// Gone waits until the process has ended, for at most d, and tells whether it has.
+func (p *Handle) Gone(d time.Duration) bool {
 	end := time.Now().Add(d)
 	for {
 		left := max(time.Until(end), 0)
@@ -47,7 +47,8 @@ func (p *pidfd) gone(d time.Duration) bool {
 	}
 }
 
-func (p *pidfd) close() {
+// Close lets go of it; nil is nothing.
+func (p *Handle) Close() {
 	if p != nil {
 		_ = unix.Close(p.fd)
 	}
@@ -65,31 +66,13 @@ const (
 	pidfdInfoExit = 1 << 3
 )
 
-// status gives the wait status of a process that was reaped, whoever's child it
+// Status gives the wait status of a process that was reaped, whoever's child it
 // was. Kernels before 6.15 do not tell.
-func (p *pidfd) status() (syscall.WaitStatus, bool) {
+func (p *Handle) Status() (syscall.WaitStatus, bool) {
 	info := pidfdInfo{mask: pidfdInfoExit}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.fd), pidfdGetInfo, uintptr(unsafe.Pointer(&info))) //nolint:gosec // an ioctl takes an address
 	if errno != 0 || info.mask&pidfdInfoExit == 0 {
 		return 0, false
 	}
 	return syscall.WaitStatus(info.exitCode), true
-}
-
-// memfd gives an unnamed file that holds data, to be read from its start.
-func memfd(name string, data []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making a file in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.Write(data); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("filling a file in memory: %w", err)
-	}
-	if _, err := f.Seek(0, 0); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("rewinding a file in memory: %w", err)
-	}
-	return f, nil
 }

@@ -1,4 +1,4 @@
-package local
+package tree
 
 import (
 	"bytes"
@@ -21,22 +21,22 @@ const (
 	askEvery = 1024
 )
 
-// tree walks through folders that somebody may change at the same moment. It
+// Walk goes through folders that somebody may change at the same moment. It
 // follows no link, opens nothing but folders, and needs memory for the depth of
 // the tree only: no name is kept.
-type tree struct {
-	ctx context.Context
-	// visit gets every entry but the top, before what is in it. An error ends the walk.
-	visit func(dir int, name string, st *unix.Stat_t) error
-	// reopen gives folders that their owner has closed to itself back to it
+type Walk struct {
+	Ctx context.Context
+	// Visit gets every entry but the top, before what is in it. An error ends the walk.
+	Visit func(dir int, name string, st *unix.Stat_t) error
+	// Reopen gives folders that their owner has closed to itself back to it
 	// while they are looked at; for a server that is that owner.
-	reopen bool
-	// since is the time of the kernel's coarse clock from which on a change of a
+	Reopen bool
+	// Since is the time of the kernel's coarse clock from which on a change of a
 	// folder is noted; 0: none is.
-	since int64
+	Since int64
 
-	blind     bool // something could not be looked at
-	disturbed bool // a folder was changed before all its names were read
+	Blind     bool // something could not be looked at
+	Disturbed bool // a folder was changed before all its names were read
 	visited   int
 	up        []level
 	spare     [][]byte // buffers of levels that were left
@@ -54,8 +54,8 @@ type level struct {
 	lentAt   int64  // when that was its last change
 }
 
-// walk visits everything below path, which must be a folder and no link.
-func (t *tree) walk(path string) error {
+// Below visits everything below path, which must be a folder and no link.
+func (t *Walk) Below(path string) error {
 	top, err := t.open(unix.AT_FDCWD, path)
 	if err != nil {
 		return fmt.Errorf("opening the folder: %w", err)
@@ -73,14 +73,14 @@ func (t *tree) walk(path string) error {
 		}
 		name, ok, err := here.entry()
 		if err != nil {
-			t.blind = true // gone meanwhile, or a fault of the disk
+			t.Blind = true // gone meanwhile, or a fault of the disk
 		}
 		if !ok || err != nil {
 			t.leave()
 			continue
 		}
-		if t.visited++; t.visited%askEvery == 0 && t.ctx.Err() != nil {
-			return context.Cause(t.ctx)
+		if t.visited++; t.visited%askEvery == 0 && t.Ctx.Err() != nil {
+			return context.Cause(t.Ctx)
 		}
 		if err := t.enter(here, name); err != nil {
 			return err
@@ -90,13 +90,13 @@ func (t *tree) walk(path string) error {
 }
 
 // enter visits an entry and goes down into it, if it is a folder.
-func (t *tree) enter(here *level, name string) error {
+func (t *Walk) enter(here *level, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(here.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		t.blind = t.blind || !errors.Is(err, unix.ENOENT)
+		t.Blind = t.Blind || !errors.Is(err, unix.ENOENT)
 		return nil
 	}
-	if err := t.visit(here.fd, name, &st); err != nil {
+	if err := t.Visit(here.fd, name, &st); err != nil {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -107,7 +107,7 @@ func (t *tree) enter(here *level, name string) error {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("opening a folder: %w", err)
 	case err != nil:
-		t.blind = t.blind || !errors.Is(err, unix.ENOENT)
+		t.Blind = t.Blind || !errors.Is(err, unix.ENOENT)
 		return nil
 	}
 	if len(t.up) > heldDirs {
@@ -120,7 +120,7 @@ func (t *tree) enter(here *level, name string) error {
 
 // leave goes back up. Should the folder above not be there any more, because
 // somebody has moved this one, it goes on in the deepest one that it holds.
-func (t *tree) leave() {
+func (t *Walk) leave() {
 	child := t.up[len(t.up)-1]
 	defer child.close()
 	t.noteLeft(&child)
@@ -143,13 +143,13 @@ func (t *tree) leave() {
 		}
 		parent.close()
 	}
-	t.blind = true
+	t.Blind = true
 	for len(t.up) > 0 && t.up[len(t.up)-1].fd < 0 {
 		t.up = t.up[:len(t.up)-1]
 	}
 }
 
-func (t *tree) buffer() []byte {
+func (t *Walk) buffer() []byte {
 	if n := len(t.spare); n > 0 {
 		b := t.spare[n-1]
 		t.spare = t.spare[:n-1]
@@ -158,7 +158,7 @@ func (t *tree) buffer() []byte {
 	return make([]byte, direntBytes)
 }
 
-func (t *tree) takeBuffer(l *level) {
+func (t *Walk) takeBuffer(l *level) {
 	if l.buf != nil {
 		t.spare = append(t.spare, l.buf)
 	}
@@ -167,12 +167,12 @@ func (t *tree) takeBuffer(l *level) {
 
 // open opens a folder that is no link. It never opens anything else: a FIFO put
 // in its place is refused and not waited for.
-func (t *tree) open(dir int, name string) (level, error) {
+func (t *Walk) open(dir int, name string) (level, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
 	l := level{fd: -1}
 	var st unix.Stat_t
 	fd, err := openat(dir, name, flags)
-	if errors.Is(err, unix.EACCES) && t.reopen {
+	if errors.Is(err, unix.EACCES) && t.Reopen {
 		var place int
 		if place, err = openat(dir, name, flags|unix.O_PATH); err != nil {
 			return l, err
@@ -181,7 +181,7 @@ func (t *tree) open(dir int, name string) (level, error) {
 		if err = unix.Fstat(place, &st); err != nil {
 			return l, err
 		}
-		t.note(&st)
+		t.Note(&st)
 		l.mode, l.lent = st.Mode, st.Mode|0o500
 		if err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(place), l.lent&0o7777); err != nil {
 			return l, err
@@ -197,9 +197,9 @@ func (t *tree) open(dir int, name string) (level, error) {
 		return l, err
 	}
 	if l.mode == 0 {
-		t.note(&st)
+		t.Note(&st)
 	}
-	if t.reopen && st.Mode&0o100 == 0 && unix.Fchmod(fd, st.Mode&0o7777|0o100) == nil { // it may be read, not passed
+	if t.Reopen && st.Mode&0o100 == 0 && unix.Fchmod(fd, st.Mode&0o7777|0o100) == nil { // it may be read, not passed
 		l.mode, l.lent = st.Mode, st.Mode|0o100
 	}
 	if l.mode != 0 && unix.Fstat(fd, &st) == nil {
@@ -209,22 +209,22 @@ func (t *tree) open(dir int, name string) (level, error) {
 	return l, nil
 }
 
-// note notes a change since the walk began. Whoever takes a file away from
+// Note notes a change since the walk began. Whoever takes a file away from
 // before the walk changes the folder that it was in before that was read to its
 // end, or one above.
-func (t *tree) note(st *unix.Stat_t) {
-	t.disturbed = t.disturbed || (t.since != 0 && st.Ctim.Nano() >= t.since)
+func (t *Walk) Note(st *unix.Stat_t) {
+	t.Disturbed = t.Disturbed || (t.Since != 0 && st.Ctim.Nano() >= t.Since)
 }
 
 // noteLeft notes a change of a folder that was read to its end; that of its
 // mode was by the walk itself.
-func (t *tree) noteLeft(l *level) {
+func (t *Walk) noteLeft(l *level) {
 	var st unix.Stat_t
-	if t.since == 0 || l.fd < 0 || unix.Fstat(l.fd, &st) != nil {
+	if t.Since == 0 || l.fd < 0 || unix.Fstat(l.fd, &st) != nil {
 		return
 	}
 	if l.mode == 0 || st.Ctim.Nano() != l.lentAt {
-		t.note(&st)
+		t.Note(&st)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package cgroup
 
 import (
 	"maps"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/starter"
 )
 
 // fakeGroups makes a folder that looks like mounted control groups.
@@ -66,9 +67,9 @@ func TestGroupsOfVersion2(t *testing.T) {
 				c.top + "/weir/weir-rep_1-exe_old/filler":   "",
 				c.top + "/weir/weir-other-exe_a/cgroup.max": "",
 			})
-			g := findCgroups(root, filepath.Join(root, "self"), c.uid)
-			if g.v2 != filepath.Join(root, c.top, "weir") || !slices.Equal(g.have, []string{"cpu", "memory", "pids"}) || !strings.Contains(g.label(), "version 2 (experimental)") {
-				t.Fatalf("%+v %s", g, g.label())
+			g := Find(root, filepath.Join(root, "self"), c.uid)
+			if g.v2 != filepath.Join(root, c.top, "weir") || !slices.Equal(g.have, []string{"cpu", "memory", "pids"}) || !strings.Contains(g.Label(), "version 2 (experimental)") {
+				t.Fatalf("%+v %s", g, g.Label())
 			}
 			// A plain file keeps the last write over those before.
 			if got := content(t, g.v2, "cgroup.subtree_control"); !strings.HasPrefix(got, "+cpu") {
@@ -77,7 +78,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 			if moved := content(t, root, c.top, "server/cgroup.procs"); (moved == "17") != (c.uid != 0) {
 				t.Errorf("the server's own group holds %q", moved)
 			}
-			group, err := g.make("rep_1", "exe_1")
+			group, err := g.Make("rep_1", "exe_1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +92,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.limit(group, sandbox.Limits{MemoryMiB: 64, PIDs: 16, CPUs: 1.5}); err != nil {
+			if err := g.Limit(group, sandbox.Limits{MemoryMiB: 64, PIDs: 16, CPUs: 1.5}); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
@@ -104,7 +105,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("low 0\nhigh 0\nmax 4\noom 2\noom_kill 3\noom_group_kill 0\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if n := group.oomKills(); n != 3 {
+			if n := group.OOMKills(); n != 3 {
 				t.Errorf("%d were killed for memory, want 3", n)
 			}
 		})
@@ -129,11 +130,11 @@ func TestGroupsThatCannotBeMade(t *testing.T) {
 			files := map[string]string{"self": c.self}
 			maps.Copy(files, c.files)
 			root := fakeGroups(t, files)
-			g := findCgroups(root, filepath.Join(root, "self"), c.uid)
-			if len(g.have) > 0 || g.v2 != "" || g.label() != "none" {
-				t.Errorf("%+v %s", g, g.label())
+			g := Find(root, filepath.Join(root, "self"), c.uid)
+			if len(g.have) > 0 || g.v2 != "" || g.Label() != "none" {
+				t.Errorf("%+v %s", g, g.Label())
 			}
-			if group, err := g.make("rep", "exe_1"); group != nil || err != nil {
+			if group, err := g.Make("rep", "exe_1"); group != nil || err != nil {
 				t.Errorf("made %v, %v", group, err)
 			}
 		})
@@ -165,20 +166,20 @@ func unified(t *testing.T) string {
 // The kernel itself makes the child in its group, and kills the group.
 func TestStartInAGroupOfVersion2(t *testing.T) {
 	t.Parallel()
-	g := &cgroups{v2: unified(t), have: []string{"none"}}
-	group, err := g.make("rep", run.NewExecutionID())
+	g := &Groups{v2: unified(t), have: []string{"none"}}
+	group, err := g.Make("rep", run.NewExecutionID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStarter()
-	defer s.close()
+	s := starter.New()
+	defer s.Close()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "cat /proc/self/cgroup; sleep 100")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.startIn(cmd, group); err != nil {
+	if err := s.StartIn(cmd, group); err != nil {
 		t.Fatal(err)
 	}
 	name, seen := filepath.Base(group.dirs[""]), make([]byte, 4096)
@@ -203,7 +204,7 @@ func TestStartInAGroupOfVersion2(t *testing.T) {
 	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != unix.SIGKILL {
 		t.Errorf("it ended as %v", cmd.ProcessState)
 	}
-	if !group.remove() {
+	if !group.Remove() {
 		t.Error("the empty group was not removed")
 	}
 }
@@ -211,17 +212,17 @@ func TestStartInAGroupOfVersion2(t *testing.T) {
 // On version 1 the starting thread is a member only while it starts.
 func TestStartInGroupsOfVersion1(t *testing.T) {
 	t.Parallel()
-	g := findCgroups(cgroupRoot, "/proc/self/cgroup", os.Geteuid())
+	g := Find(Root, "/proc/self/cgroup", os.Geteuid())
 	if len(g.v1) == 0 {
 		t.Skip("SKIPPED: no control groups of version 1 that this user may make") // also in CI: its kernel decides
 	}
-	group, err := g.make("rep", run.NewExecutionID())
+	group, err := g.Make("rep", run.NewExecutionID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStarter()
+	s := starter.New()
 	cmd := exec.CommandContext(t.Context(), "sleep", "100")
-	if err := s.startIn(cmd, group); err != nil {
+	if err := s.StartIn(cmd, group); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range group.dirs {
@@ -230,7 +231,7 @@ func TestStartInGroupsOfVersion1(t *testing.T) {
 		}
 	}
 	next := exec.CommandContext(t.Context(), "true") // goes through the same thread
-	if err := s.start(next); err != nil {
+	if err := s.Start(next); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.Wait(); err != nil {
@@ -245,8 +246,8 @@ func TestStartInGroupsOfVersion1(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait() // was killed
-	s.close()
-	if !group.remove() {
+	s.Close()
+	if !group.Remove() {
 		t.Error("the empty group was not removed")
 	}
 }

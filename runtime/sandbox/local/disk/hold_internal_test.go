@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package disk
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
+	"github.com/weirhq/weir/runtime/sandbox/local/tree"
 )
 
 // sleeper starts a process that does nothing.
@@ -30,9 +32,9 @@ func sleeper(t *testing.T) int {
 
 func stateBecomes(t *testing.T, pid int, want byte) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); state(pid) != want; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); proc.State(pid) != want; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("process %d is in state %c, want %c", pid, state(pid), want)
+			t.Fatalf("process %d is in state %c, want %c", pid, proc.State(pid), want)
 		}
 	}
 }
@@ -46,14 +48,14 @@ func TestWhatStoodStillStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	stateBecomes(t, stands, 'T')
-	h := &hold{members: func() []int { return []int{runs, stands, other} }, member: func(pid int) bool { return pid != other }}
-	if !h.stop(t.Context()) || state(runs) != 'T' || state(stands) != 'T' || state(other) == 'T' {
-		t.Errorf("held: %c, %c and the other one %c", state(runs), state(stands), state(other))
+	h := &Hold{Members: func() []int { return []int{runs, stands, other} }, Member: func(pid int) bool { return pid != other }}
+	if !h.stop(t.Context()) || proc.State(runs) != 'T' || proc.State(stands) != 'T' || proc.State(other) == 'T' {
+		t.Errorf("held: %c, %c and the other one %c", proc.State(runs), proc.State(stands), proc.State(other))
 	}
 	h.resume()
 	stateBecomes(t, runs, 'S')
-	if state(stands) != 'T' {
-		t.Errorf("who stood still before is in state %c", state(stands))
+	if proc.State(stands) != 'T' {
+		t.Errorf("who stood still before is in state %c", proc.State(stands))
 	}
 }
 
@@ -61,17 +63,17 @@ func TestWhatStoodStillStays(t *testing.T) {
 // for it, until the command is to be stopped. What it held goes on.
 func TestAStopEndsACertainLook(t *testing.T) {
 	t.Parallel()
-	var d disks
-	m, err := d.meter(t.Context(), sandbox.Spec{Workspace: t.TempDir(), Limits: sandbox.Limits{DiskMiB: 1}})
+	var d Meters
+	m, err := d.Meter(t.Context(), sandbox.Spec{Workspace: t.TempDir(), Limits: sandbox.Limits{DiskMiB: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	held, never := sleeper(t), sleeper(t)
 	asked := 0
-	h := &hold{members: func() []int { return []int{held, never} }, member: func(pid int) bool {
+	h := &Hold{Members: func() []int { return []int{held, never} }, Member: func(pid int) bool {
 		if pid == never {
 			if asked++; asked == 20 {
-				m.release()
+				m.Release()
 			}
 			return asked%2 == 1 // it is one when it is looked at, and none when it is to be signalled
 		}
@@ -89,7 +91,7 @@ func TestAStopEndsACertainLook(t *testing.T) {
 		t.Error("it does not end with its context")
 	}
 	stateBecomes(t, held, 'S')
-	if rest := time.Until(m.rest); rest <= 0 {
+	if rest := time.Until(m.patience.rest); rest <= 0 {
 		t.Errorf("the next one may follow in %s", rest)
 	}
 }
@@ -123,17 +125,17 @@ func TestAWalkNotesMoves(t *testing.T) {
 			}
 			moves := false
 			look := func() bool {
-				w := &tree{ctx: t.Context(), since: coarse()}
-				w.visit = func(_ int, name string, _ *unix.Stat_t) error {
+				w := &tree.Walk{Ctx: t.Context(), Since: coarse()}
+				w.Visit = func(_ int, name string, _ *unix.Stat_t) error {
 					if name == order[left+1] && moves {
 						return os.Rename(filepath.Join(top, last), filepath.Join(top, order[left], "z"))
 					}
 					return nil
 				}
-				if err := w.walk(top); err != nil {
+				if err := w.Below(top); err != nil {
 					t.Fatal(err)
 				}
-				return w.disturbed
+				return w.Disturbed
 			}
 			nextTick()
 			for range 2 {
@@ -176,14 +178,14 @@ func TestAHoldCatchesWhatIsStarted(t *testing.T) {
 		group, err := unix.Getpgid(pid)
 		return err == nil && group == cmd.Process.Pid
 	}
-	h := &hold{member: member, members: func() []int { return slices.DeleteFunc(allPIDs(), func(pid int) bool { return !member(pid) }) }}
+	h := &Hold{Member: member, Members: func() []int { return slices.DeleteFunc(proc.All(), func(pid int) bool { return !member(pid) }) }}
 	for range 5 {
 		if !h.stop(t.Context()) {
 			t.Error("they do not stand still")
 		}
-		for _, pid := range h.members() {
+		for _, pid := range h.Members() {
 			if stopped, stuck := standing(pid); !stopped && !stuck {
-				t.Errorf("process %d is in state %c", pid, state(pid))
+				t.Errorf("process %d is in state %c", pid, proc.State(pid))
 			}
 		}
 		h.resume()

@@ -1,4 +1,4 @@
-package local
+package disk
 
 import (
 	"bufio"
@@ -13,6 +13,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 const (
@@ -20,15 +22,17 @@ const (
 	maxHeld = 1 << 18
 	// maxMaps bounds the bytes that one look reads about mappings.
 	maxMaps = 64 << 20
+	// askEvery is after how many threads a look asks its context.
+	askEvery = 1024
 )
 
 var errTooManyHeld = errors.New("more descriptors and mappings than are looked at")
 
 // addHeld counts the files that have no name any more and that processes keep
 // open or mapped.
-func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
-	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps}
-	for _, pid := range pids {
+func (g *gauge) addHeld(ctx context.Context, device uint64, of *Hold) error {
+	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps, sockets: unixSockets(of.Network)}
+	for _, pid := range of.Members() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -37,15 +41,13 @@ func (g *gauge) addHeld(ctx context.Context, device uint64, pids []int) error {
 		case err == nil:
 		case errors.Is(err, errEnough), ctx.Err() != nil:
 			return err
-		case !gone(err):
+		case !proc.IsGone(err):
 			g.blind = true // a process that nobody may look into, or too much to look at
 		}
 	}
+	g.pinned = g.pinned || stillThere(h.sockets, of.Network)
 	return nil
 }
-
-// gone tells whether an error only says that a process or thread has ended.
-func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // held finds the nameless files of processes.
 type held struct {
@@ -55,6 +57,8 @@ type held struct {
 	left   int   // descriptors and mappings that may still be looked at
 	maps   int64 // bytes about mappings that may still be read
 
+	sockets map[uint64]struct{} // of the network namespace, that no descriptor was seen of
+
 	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
 }
 
@@ -62,7 +66,7 @@ type held struct {
 // have descriptors and a folder of its own; and the first of them may have ended
 // long before the others, which empties its part of /proc.
 func (h *held) process(ctx context.Context, pid int) error {
-	threads, err := threadsOf(pid)
+	threads, err := proc.Threads(pid)
 	if err != nil {
 		return err
 	}
@@ -72,46 +76,27 @@ func (h *held) process(ctx context.Context, pid int) error {
 		if i%askEvery == askEvery-1 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		proc := "/proc/" + strconv.Itoa(tid) // of any thread, though only the first ones are listed there
+		of := "/proc/" + strconv.Itoa(tid) // of any thread, though only the first ones are listed there
 		if !slices.ContainsFunc(shown, func(other int) bool { return sameFiles(tid, other) }) {
-			err = h.descriptors(proc)
+			err = h.descriptors(of)
 			shown = append(shown[:min(len(shown), 1)], tid)
 		}
 		if err == nil {
-			_, err = h.linked(proc + "/cwd") // a folder that was emptied and deleted keeps its size
+			_, err = h.linked(of + "/cwd") // a folder that was emptied and deleted keeps its size
 		}
+		h.pinned = h.pinned || pins(tid)
 		if err == nil && !memory {
 			// A program may unmap itself, and is kept by this only.
-			if memory, err = h.linked(proc + "/exe"); memory && err == nil {
-				err = h.mappings(proc)
+			if memory, err = h.linked(of + "/exe"); memory && err == nil {
+				err = h.mappings(of)
 			}
 		}
 		// Only root may look at a thread that has ended.
-		if err != nil && !gone(err) && (!errors.Is(err, os.ErrPermission) || !ended(tid)) {
+		if err != nil && !proc.IsGone(err) && (!errors.Is(err, os.ErrPermission) || !proc.Ended(tid)) {
 			return err
 		}
 	}
 	return nil
-}
-
-// threadsOf lists the threads of a process.
-func threadsOf(pid int) ([]int, error) {
-	dir, err := os.Open("/proc/" + strconv.Itoa(pid) + "/task")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close() //nolint:errcheck // opened for reading
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	threads := make([]int, 0, len(names))
-	for _, name := range names {
-		if tid, err := strconv.Atoi(name); err == nil {
-			threads = append(threads, tid)
-		}
-	}
-	return threads, nil
 }
 
 // sameFiles tells whether two threads certainly share their descriptors; not
@@ -130,7 +115,7 @@ func (h *held) linked(path string) (there bool, err error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		if gone(err) {
+		if proc.IsGone(err) {
 			err = nil
 		}
 		return false, err
@@ -138,8 +123,8 @@ func (h *held) linked(path string) (there bool, err error) {
 	return true, h.nameless(&st, path)
 }
 
-func (h *held) descriptors(proc string) error {
-	dir, err := os.Open(proc + "/fd")
+func (h *held) descriptors(of string) error {
+	dir, err := os.Open(of + "/fd")
 	if err != nil {
 		return err
 	}
@@ -156,9 +141,10 @@ func (h *held) descriptors(proc string) error {
 				continue // closed meanwhile
 			}
 			if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
-				h.blind = h.blind || carries(proc, name)
+				delete(h.sockets, st.Ino)
+				h.blind = h.blind || carries(of, name)
 			}
-			if err := h.nameless(&st, proc+"/fd/"+name); err != nil {
+			if err := h.nameless(&st, of+"/fd/"+name); err != nil {
 				return err
 			}
 		}
@@ -184,7 +170,46 @@ func (h *held) nameless(st *unix.Stat_t, path string) error {
 		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
 	}
 	h.seen[id] = struct{}{}
-	return h.add(st)
+	if err := h.add(st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err
+	}
+	return h.above(path)
+}
+
+// above counts the deleted folders that a deleted folder was in: it keeps them,
+// and each keeps the size that it had.
+func (h *held) above(path string) error {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	dir, err := unix.Openat(unix.AT_FDCWD, path, flags, 0)
+	for err == nil {
+		var st unix.Stat_t
+		up, failed := unix.Openat(dir, "..", flags, 0)
+		_ = unix.Close(dir)
+		if failed != nil {
+			return nil //nolint:nilerr // closed meanwhile, or not of this mount
+		}
+		dir = up
+		if h.left--; h.left < 0 {
+			err = errTooManyHeld
+			break
+		}
+		if err = unix.Fstat(dir, &st); err != nil {
+			break
+		}
+		id := fileID{st.Dev, st.Ino}
+		if _, again := h.seen[id]; again || st.Nlink != 0 {
+			break
+		}
+		h.seen[id] = struct{}{}
+		err = h.add(&st)
+	}
+	if dir >= 0 {
+		_ = unix.Close(dir)
+	}
+	if proc.IsGone(err) {
+		err = nil
+	}
+	return err
 }
 
 // inMemory tells whether a file lies in memory and not on a disk.
@@ -198,8 +223,8 @@ func inMemory(path string) (memory, known bool) {
 
 // carries tells whether descriptors lie in a socket that nobody has taken out
 // yet: files in there have no process.
-func carries(proc, fd string) bool {
-	info, err := os.ReadFile(proc + "/fdinfo/" + fd)
+func carries(of, fd string) bool {
+	info, err := os.ReadFile(of + "/fdinfo/" + fd)
 	if err != nil {
 		return false // closed meanwhile
 	}
@@ -212,8 +237,8 @@ func carries(proc, fd string) bool {
 }
 
 // mappings finds the deleted files that are only mapped.
-func (h *held) mappings(proc string) error {
-	f, err := os.Open(proc + "/maps")
+func (h *held) mappings(of string) error {
+	f, err := os.Open(of + "/maps")
 	if err != nil {
 		return err
 	}
@@ -223,7 +248,7 @@ func (h *held) mappings(proc string) error {
 		line, err := lines.ReadSlice('\n')
 		h.maps -= int64(len(line))
 		if bytes.HasSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte(" (deleted)")) {
-			if err := h.mapped(proc, line); err != nil {
+			if err := h.mapped(of, line); err != nil {
 				return err
 			}
 		}
@@ -239,7 +264,7 @@ func (h *held) mappings(proc string) error {
 	}
 }
 
-func (h *held) mapped(proc string, line []byte) error {
+func (h *held) mapped(of string, line []byte) error {
 	// 7f5a-7f5b r--s 00000000 fe:00 1234   /path (deleted)
 	f := bytes.Fields(line)
 	if len(f) < 6 {
@@ -249,28 +274,28 @@ func (h *held) mapped(proc string, line []byte) error {
 	if h.left--; h.left < 0 {
 		return errTooManyHeld
 	}
-	path := filepath.Join(proc, "map_files", string(f[0]))
+	path := filepath.Join(of, "map_files", string(f[0]))
 	var st unix.Stat_t
 	switch err := unix.Stat(path, &st); {
 	case err == nil:
 		return h.nameless(&st, path)
 	case errors.Is(err, unix.ENOENT): // unmapped meanwhile
 	default: // only root may ask
-		return h.unknown(proc, f)
+		return h.unknown(of, f)
 	}
 	return nil
 }
 
 // unknown counts a file of which only its mapping is known: as far as that
 // reaches, and at least a part of the limit, so that there cannot be many.
-func (h *held) unknown(proc string, f [][]byte) error {
+func (h *held) unknown(of string, f [][]byte) error {
 	var from, to, offset, ino uint64
 	if n, _ := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); n != 4 {
 		h.blind = true
 		return nil
 	}
 	if h.memory == nil {
-		h.memory = memoryDevices(proc, h.device)
+		h.memory = memoryDevices(of, h.device)
 	}
 	if h.memory[string(f[3])] {
 		return nil
@@ -285,7 +310,7 @@ func (h *held) unknown(proc string, f [][]byte) error {
 
 // memoryDevices gives the devices of the files in memory that a process can
 // have mapped, other than that of its workspace.
-func memoryDevices(proc string, workspace uint64) map[string]bool {
+func memoryDevices(of string, workspace uint64) map[string]bool {
 	devices := map[string]bool{}
 	add := func(st *unix.Stat_t) {
 		if st.Dev != workspace {
@@ -294,17 +319,17 @@ func memoryDevices(proc string, workspace uint64) map[string]bool {
 	}
 	var st unix.Stat_t
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
-		path := proc + "/root" + dir
+		path := of + "/root" + dir
 		if memory, _ := inMemory(path); memory && unix.Stat(path, &st) == nil {
 			add(&st)
 		}
 	}
 	// Shared memory without a name is on the kernel's own mount, as this is.
-	if f, err := memfd("device", nil); err == nil {
-		if unix.Fstat(int(f.Fd()), &st) == nil {
+	if f, err := unix.MemfdCreate("device", unix.MFD_CLOEXEC); err == nil {
+		if unix.Fstat(f, &st) == nil {
 			add(&st)
 		}
-		_ = f.Close()
+		_ = unix.Close(f)
 	}
 	return devices
 }

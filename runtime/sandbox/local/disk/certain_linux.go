@@ -1,4 +1,4 @@
-package local
+package disk
 
 import (
 	"context"
@@ -9,14 +9,19 @@ import (
 )
 
 // A program that notices where a look is can move files from before it to
-// behind it. Each such move changes a folder while the look is under way. If the
-// workspace can be over its limit at all, because the file system has lost as
-// much, a disturbed look is followed by a certain one, in which the program
-// stands still.
+// behind it. Each such move changes a folder while the look is under way. A
+// disturbed look is followed by a certain one, in which the program stands still:
+// at once if the file system has lost so much that the workspace can be over its
+// limit, and now and then whatever others write and free.
 const (
 	// holdShare is how many times as long as a certain look took the program
 	// then goes on at least.
 	holdShare = 10
+	// patienceLeast is after how many disturbed looks in a row a certain one is
+	// due. Each that finds nothing doubles that, up to patienceMost.
+	patienceLeast, patienceMost = 4, 64
+	// patienceEnd bounds how long looks are disturbed without a certain one.
+	patienceEnd = time.Minute
 	// unheldLooks is how many certain looks in a row something must have moved in
 	// until the free space of the file system decides.
 	unheldLooks = 5
@@ -50,17 +55,47 @@ func watchedOn(path string) watched {
 	return anything
 }
 
-// mayHide tells whether a disturbed look can have missed that the workspace is
-// over its limit. Others write to the file system too: this is no verdict.
-func (m *meter) mayHide(limit int64) bool {
-	free := freeBytes(m.workspace)
+// patience tells when a certain look is due.
+type patience struct {
+	moved int       // disturbed looks in a row since the last certain one
+	wait  int       // after how many of them a certain one is due; 0: patienceLeast
+	rest  time.Time // no certain look before
+	end   time.Time // after it the next disturbed look is followed by a certain one
+}
+
+// due hears of a look, and whether the file system has lost so much that the
+// workspace can be over its limit.
+func (p *patience) due(disturbed, lost bool, now time.Time) bool {
+	if !disturbed {
+		*p = patience{rest: p.rest}
+		return false
+	}
+	if p.moved++; p.end.IsZero() {
+		p.end = now.Add(patienceEnd)
+	}
+	return !now.Before(p.rest) && (lost || p.moved >= max(p.wait, patienceLeast) || !now.Before(p.end))
+}
+
+// looked hears of a certain look, and whether it has found more than the limit.
+func (p *patience) looked(began, ended time.Time, found bool) {
+	wait := min(2*max(p.wait, patienceLeast), patienceMost)
+	if found {
+		wait = patienceLeast
+	}
+	*p = patience{wait: wait, rest: ended.Add(holdShare * ended.Sub(began)), end: ended.Add(patienceEnd)}
+}
+
+// lost tells whether the file system has lost so much that the workspace can be
+// over its limit. Others write to it and free some too: this is no verdict.
+func (m *Meter) lost(limit int64) bool {
+	free := m.disks.freeBytes(m.workspace)
 	m.most = max(m.most, free)
-	return free > 0 && m.most-free > limit-m.start && !time.Now().Before(m.rest)
+	return free > 0 && m.most-free > limit-m.start
 }
 
 // certain looks while the processes stand still, and lets them go on in any case.
 // It gives no more than 0 if they are to be stopped for good meanwhile.
-func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (int64, error) {
+func (m *Meter) certain(ctx context.Context, limit, known int64, h *Hold) (bytes int64, err error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.holding(cancel)
@@ -68,7 +103,7 @@ func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (int64
 		h.resume()
 		m.holding(nil)
 		cancel(nil)
-		m.rest = time.Now().Add(holdShare * time.Since(began))
+		m.patience.looked(began, time.Now(), bytes > limit)
 	}()
 	still := h.stop(ctx)
 	nextTick()
@@ -83,21 +118,21 @@ func (m *meter) certain(ctx context.Context, limit, known int64, h *hold) (int64
 		m.unheld = 0
 	}
 	if m.unheld >= unheldLooks && m.free > 0 {
-		g.bytes = max(g.bytes, m.base+m.free-freeBytes(m.workspace))
+		g.bytes = max(g.bytes, m.base+m.free-m.disks.freeBytes(m.workspace))
 	}
 	return g.bytes, nil
 }
 
 // holding remembers how to end the certain look that is under way.
-func (m *meter) holding(end context.CancelCauseFunc) {
+func (m *Meter) holding(end context.CancelCauseFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end = end
 }
 
-// release ends a certain look soon: a command that was asked to stop has its
+// Release ends a certain look soon: a command that was asked to stop has its
 // grace for that.
-func (m *meter) release() {
+func (m *Meter) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.end != nil {

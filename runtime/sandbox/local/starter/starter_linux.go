@@ -1,4 +1,4 @@
-package local
+package starter
 
 import (
 	"errors"
@@ -13,26 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errClosed = errors.New("the sandbox backend is closed")
+// ErrClosed refuses a start after Close.
+var ErrClosed = errors.New("the sandbox backend is closed")
 
-// starter starts every process from one operating system thread that lives as
+// Starter starts every process from one operating system thread that lives as
 // long as the backend: the kernel's "die with the parent" fires when the thread
 // that forked ends, not the process, and Go ends threads as it likes.
-type starter struct {
+type Starter struct {
 	jobs   chan job
 	closed chan struct{}
 	once   sync.Once
 	done   sync.WaitGroup
 }
 
+// Group is a control group in which a command is started. The calls come from one
+// thread, Leave after each StartIn.
+type Group interface {
+	StartIn(cmd *exec.Cmd) error
+	Leave()
+}
+
+// alone is the server's own group.
+type alone struct{}
+
+func (alone) StartIn(cmd *exec.Cmd) error { return cmd.Start() }
+
+func (alone) Leave() {}
+
 type job struct {
 	cmd   *exec.Cmd
-	group *group
+	group Group
 	err   chan error
 }
 
-func newStarter() *starter {
-	s := &starter{jobs: make(chan job), closed: make(chan struct{})}
+// New makes one.
+func New() *Starter {
+	s := &Starter{jobs: make(chan job), closed: make(chan struct{})}
 	s.done.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		for {
@@ -42,8 +58,8 @@ func newStarter() *starter {
 					j.err <- err
 					continue
 				}
-				j.err <- j.group.startIn(j.cmd)
-				j.group.leave()
+				j.err <- j.group.StartIn(j.cmd)
+				j.group.Leave()
 			case <-s.closed:
 				return
 			}
@@ -70,22 +86,22 @@ func closeOnExec() error {
 	return nil
 }
 
-// start starts cmd and returns when it is running or has failed.
-func (s *starter) start(cmd *exec.Cmd) error { return s.startIn(cmd, nil) }
+// Start starts cmd and returns when it is running or has failed.
+func (s *Starter) Start(cmd *exec.Cmd) error { return s.StartIn(cmd, alone{}) }
 
-// startIn starts cmd as a member of a control group; nil is the server's own.
-func (s *starter) startIn(cmd *exec.Cmd, g *group) error {
+// StartIn starts cmd as a member of a control group.
+func (s *Starter) StartIn(cmd *exec.Cmd, g Group) error {
 	j := job{cmd: cmd, group: g, err: make(chan error, 1)}
 	select {
 	case s.jobs <- j:
 		return <-j.err
 	case <-s.closed:
-		return errClosed
+		return ErrClosed
 	}
 }
 
-// close ends the thread, and with it what it started and still runs.
-func (s *starter) close() {
+// Close ends the thread, and with it what it started and still runs.
+func (s *Starter) Close() {
 	s.once.Do(func() { close(s.closed) })
 	s.done.Wait()
 }

@@ -1,4 +1,4 @@
-package local
+package disk
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
+	"github.com/weirhq/weir/runtime/sandbox/local/tree"
 )
 
 const (
-	// entryBytes is what each name counts at least, so that a limit of bytes is
+	// EntryBytes is what each name counts at least, so that a limit of bytes is
 	// one of files as well.
-	entryBytes = 4 << 10
+	EntryBytes = 4 << 10
 	// maxLinked bounds how many files with several names are remembered, to be
 	// counted once; beyond it each name counts in full.
 	maxLinked = 1 << 18
@@ -36,9 +37,11 @@ var errEnough = errors.New("over the limit")
 
 type fileID struct{ dev, ino uint64 }
 
-// disks measures workspaces, each by one walk at a time: several executions may
+// Meters measures workspaces, each by one walk at a time: several executions may
 // share one.
-type disks struct {
+type Meters struct {
+	free func(path string) int64 // nil: freeBytes
+
 	mu   sync.Mutex
 	busy map[string]*turn
 }
@@ -49,7 +52,7 @@ type turn struct {
 }
 
 // take waits for the turn to measure a workspace; give gives it back.
-func (d *disks) take(ctx context.Context, workspace string) (give func(), err error) {
+func (d *Meters) take(ctx context.Context, workspace string) (give func(), err error) {
 	d.mu.Lock()
 	t := d.busy[workspace]
 	if t == nil {
@@ -77,18 +80,18 @@ func (d *disks) take(ctx context.Context, workspace string) (give func(), err er
 	}
 }
 
-// meter measures the workspace of one execution.
-type meter struct {
-	disks     *disks
+// Meter measures the workspace of one execution.
+type Meter struct {
+	disks     *Meters
 	workspace string
 	watched   watched
-	base      int64     // bytes that do not count: they were the user's before
-	start     int64     // bytes that were in use when the execution started
-	free      int64     // bytes of the file system when the execution started
-	most      int64     // the most free bytes that were seen
-	blind     int       // looks in a row that something was hidden from
-	unheld    int       // certain looks in a row that something moved in
-	rest      time.Time // no certain look before
+	base      int64 // bytes that do not count: they were the user's before
+	start     int64 // bytes that were in use when the execution started
+	free      int64 // bytes of the file system when the execution started
+	most      int64 // the most free bytes that were seen
+	blind     int   // looks in a row that something was hidden from
+	unheld    int   // certain looks in a row that something moved in
+	patience  patience
 
 	mu  sync.Mutex
 	end context.CancelCauseFunc // ends a certain look; nil: there is none
@@ -99,14 +102,15 @@ type gauge struct {
 	limit, bytes int64
 	linked       map[fileID]struct{}
 	blind        bool // something was hidden
+	pinned       bool // a call under way may keep something
 }
 
 func (g *gauge) add(st *unix.Stat_t) error {
-	n := max(st.Blocks*512, entryBytes)
+	n := max(st.Blocks*512, EntryBytes)
 	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		id := fileID{st.Dev, st.Ino}
 		if _, again := g.linked[id]; again {
-			n = entryBytes
+			n = EntryBytes
 		} else if len(g.linked) < maxLinked {
 			g.linked[id] = struct{}{}
 		}
@@ -117,20 +121,20 @@ func (g *gauge) add(st *unix.Stat_t) error {
 	return nil
 }
 
-// meter looks at a workspace before a command starts in it, and refuses one
+// Meter looks at a workspace before a command starts in it, and refuses one
 // that is over its limit already.
-func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
-	m := &meter{disks: d, workspace: spec.Workspace}
+func (d *Meters) Meter(ctx context.Context, spec sandbox.Spec) (*Meter, error) {
+	m := &Meter{disks: d, workspace: spec.Workspace}
 	if spec.Limits.DiskMiB <= 0 {
 		return m, nil
 	}
-	m.free, m.watched = freeBytes(m.workspace), watchedOn(m.workspace)
+	m.free, m.watched = d.freeBytes(m.workspace), watchedOn(m.workspace)
 	limit := spec.Limits.DiskMiB << 20
 	most := limit
 	if spec.Place != nil {
 		most = math.MaxInt64
 	}
-	use, err := m.use(ctx, most, 0, nil)
+	use, err := m.Use(ctx, most, 0, nil)
 	if err != nil {
 		return nil, fmt.Errorf("measuring the workspace: %w", err)
 	}
@@ -146,11 +150,11 @@ func (d *disks) meter(ctx context.Context, spec sandbox.Spec) (*meter, error) {
 	return m, nil
 }
 
-// use gives the bytes on disk of what the workspace holds and of what the
+// Use gives the bytes on disk of what the workspace holds and of what the
 // execution's processes keep, and those that are known already. Every name counts
 // 4 KiB at least, a file with several names is counted once. Counting ends over
 // the limit. Without processes h is nil.
-func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, error) {
+func (m *Meter) Use(ctx context.Context, limit, known int64, h *Hold) (int64, error) {
 	give, err := m.disks.take(ctx, m.workspace)
 	if err != nil {
 		return 0, err
@@ -166,9 +170,9 @@ func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, er
 	}
 	// What hides can only be over the limit if the file system has lost as much.
 	if m.blind >= blindLooks && m.free > 0 {
-		g.bytes = max(g.bytes, m.base+m.free-freeBytes(m.workspace))
+		g.bytes = max(g.bytes, m.base+m.free-m.disks.freeBytes(m.workspace))
 	}
-	if h == nil || g.bytes > limit || !m.mayHide(limit) || (!disturbed && m.watched != anything) {
+	if h == nil || g.bytes > limit || !m.patience.due(disturbed || g.pinned || m.watched == anything, m.lost(limit), time.Now()) {
 		return max(g.bytes-m.base, 0), nil
 	}
 	certain, err := m.certain(ctx, limit, known, h)
@@ -177,31 +181,38 @@ func (m *meter) use(ctx context.Context, limit, known int64, h *hold) (int64, er
 
 // look measures once. It tells whether something was changed meanwhile so that
 // it may have missed it.
-func (m *meter) look(ctx context.Context, limit, known int64, h *hold) (_ *gauge, disturbed bool, err error) {
+func (m *Meter) look(ctx context.Context, limit, known int64, h *Hold) (_ *gauge, disturbed bool, err error) {
 	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
 	var top unix.Stat_t
 	if err := unix.Lstat(m.workspace, &top); err != nil {
 		return nil, false, fmt.Errorf("looking at the workspace: %w", err)
 	}
-	t := &tree{ctx: ctx, reopen: os.Geteuid() != 0, since: coarse()}
-	t.visit = func(_ int, _ string, st *unix.Stat_t) error {
+	t := &tree.Walk{Ctx: ctx, Reopen: os.Geteuid() != 0, Since: coarse()}
+	t.Visit = func(_ int, _ string, st *unix.Stat_t) error {
 		if m.watched == files {
-			t.note(st)
+			t.Note(st)
 		}
 		return g.add(st)
 	}
 	err = g.add(&top)
 	if err == nil {
-		err = t.walk(m.workspace)
+		err = t.Below(m.workspace)
 	}
-	g.blind = t.blind && h != nil
+	g.blind = t.Blind && h != nil
 	if err == nil && h != nil {
-		err = g.addHeld(ctx, top.Dev, h.members())
+		err = g.addHeld(ctx, top.Dev, h)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, err
 	}
-	return g, t.disturbed, nil
+	return g, t.Disturbed, nil
+}
+
+func (d *Meters) freeBytes(path string) int64 {
+	if d.free != nil {
+		return d.free(path)
+	}
+	return freeBytes(path)
 }
 
 // freeBytes gives what the file system of a path can still take; 0 when unknown.

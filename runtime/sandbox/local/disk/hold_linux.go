@@ -1,12 +1,12 @@
-package local
+package disk
 
 import (
 	"context"
-	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/runtime/sandbox/local/proc"
 )
 
 const (
@@ -17,13 +17,14 @@ const (
 	holdPoll = time.Millisecond
 )
 
-// hold stops the processes of an execution and lets them go on again. It works
+// Hold stops the processes of an execution and lets them go on again. It works
 // by SIGSTOP, which needs no right but that to signal them, and which a SIGKILL
 // gets through. What a process can notice of it is that a call which waits was
 // interrupted (EINTR), and a shell's job control that its job stood still.
-type hold struct {
-	members func() []int
-	member  func(pid int) bool // asked again once a number is held on to
+type Hold struct {
+	Members func() []int
+	Member  func(pid int) bool // asked again once a number is held on to
+	Network string             // the folder of /proc of their network namespace; empty: it is not theirs alone
 
 	theirs map[int]bool // those that stood still before: they stay so
 	ours   map[int]bool // those that were stopped here
@@ -32,13 +33,13 @@ type hold struct {
 // stop stops all processes and tells whether they stand still, as far as can
 // be seen: of what one has started meanwhile, and of one that another has woken,
 // it looks again until nothing is new.
-func (h *hold) stop(ctx context.Context) bool {
+func (h *Hold) stop(ctx context.Context) bool {
 	h.theirs, h.ours = map[int]bool{}, map[int]bool{}
 	still := 0
 	for end := time.Now().Add(holdWait); ctx.Err() == nil; {
 		calm := true
-		for _, pid := range h.members() {
-			if !h.member(pid) {
+		for _, pid := range h.Members() {
+			if !h.Member(pid) {
 				continue
 			}
 			stopped, stuck := standing(pid)
@@ -74,20 +75,20 @@ func (h *hold) stop(ctx context.Context) bool {
 }
 
 // resume lets go on what stop has stopped.
-func (h *hold) resume() {
+func (h *Hold) resume() {
 	for pid := range h.ours {
 		h.signal(pid, unix.SIGCONT)
 	}
 }
 
-func (h *hold) signal(pid int, sig unix.Signal) {
-	p, err := openPidfd(pid)
+func (h *Hold) signal(pid int, sig unix.Signal) {
+	p, err := proc.Open(pid)
 	if err != nil {
 		return // it has ended
 	}
-	defer p.close()
-	if h.member(pid) { // now the number cannot have come to mean another process
-		_ = p.signal(sig) // whether it worked shows
+	defer p.Close()
+	if h.Member(pid) { // now the number cannot have come to mean another process
+		_ = p.Signal(sig) // whether it worked shows
 	}
 }
 
@@ -96,13 +97,13 @@ func (h *hold) signal(pid int, sig unix.Signal) {
 // stays there while the child stands still, and what else comes back from there
 // finds its stop signal.
 func standing(pid int) (stopped, stuck bool) {
-	threads, err := threadsOf(pid)
+	threads, err := proc.Threads(pid)
 	if err != nil {
 		return true, true // it has ended
 	}
 	stopped, stuck = true, true
 	for _, tid := range threads {
-		switch state(tid) {
+		switch proc.State(tid) {
 		case 'T', 't', 'Z', 'X', 0:
 		case 'D':
 			stopped = false
@@ -111,10 +112,4 @@ func standing(pid int) (stopped, stuck bool) {
 		}
 	}
 	return stopped, stuck
-}
-
-// inThatNamespace tells whether a process is in a process namespace, by its inode.
-func inThatNamespace(pid int, inode uint64) bool {
-	ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
-	return err == nil && ns == "pid:["+strconv.FormatUint(inode, 10)+"]"
 }
