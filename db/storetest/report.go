@@ -24,8 +24,10 @@ func brief(u run.Usage) string {
 func calls(t *testing.T, s Store, r run.Run, n int64) {
 	t.Helper()
 	record(t, s, r,
-		run.UsageRecord{RequestKey: "a", Rank: run.FromResult, Provenance: run.Measured, Model: "m1", Provider: "p", CostNanoUSD: cost(7 * n), CostSource: run.AgentReported,
-			Tokens: run.Tokens{Input: n, CacheRead: 2 * n, CacheWriteShort: 3 * n, CacheWriteLong: 4 * n, Output: 5 * n, Reasoning: n}},
+		run.UsageRecord{
+			RequestKey: "a", Rank: run.FromResult, Provenance: run.Measured, Model: "m1", Provider: "p", CostNanoUSD: cost(7 * n), CostSource: run.AgentReported,
+			Tokens: run.Tokens{Input: n, CacheRead: 2 * n, CacheWriteShort: 3 * n, CacheWriteLong: 4 * n, Output: 5 * n, Reasoning: n},
+		},
 		run.UsageRecord{RequestKey: "b", Rank: run.FromResult, Provenance: run.Partial, Model: "m2", Provider: "q", Tokens: run.Tokens{Input: 100 * n}},
 		run.UsageRecord{RequestKey: "c", Rank: run.FromResult, Provenance: run.Measured, Kind: run.ComputeUsage, Backend: "local", ComputeMicros: n, CostNanoUSD: cost(0), CostSource: run.AgentReported})
 }

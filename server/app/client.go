@@ -22,8 +22,8 @@ type clientCommands struct {
 
 // usageCommands are about the bill.
 type usageCommands struct {
-	Reprice cli.RepriceCommand `cmd:"" help:"Price usage records again by the price book of now, and show the difference."`
 	Report  cli.UsageCommand   `cmd:"" default:"withargs" help:"Report what closed runs have used, and what it cost."`
+	Reprice cli.RepriceCommand `cmd:"" help:"Price usage records again by the price book of now, and show the difference."`
 }
 
 // schemaCommand prints the API's schema; it needs no server.

@@ -143,7 +143,9 @@ applied lines { day model records changed oldNanoUsd newNanoUsd oldUnpriced newU
 // operations are the documents that this package sends, for the test that holds
 // them against the schema.
 func operations() []string {
-	return []string{followText, runText, runsText, sessionText, sessionsText, agentsText, rollupsText, eventsText, abortText, createText, startText, repriceText}
+	return []string{
+		followText, runText, runsText, sessionText, sessionsText, agentsText, rollupsText, eventsText, abortText, createText, startText, repriceText,
+	}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -137,10 +137,11 @@ func dayBefore(flag, text string, now time.Time) (string, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t.Format(time.DateOnly), nil
 	}
+	const longest = 100 * 365 * 24 * time.Hour
 	units := map[string]time.Duration{"h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
 	if cut := len(text) - 1; cut > 0 {
 		n, err := strconv.ParseUint(text[:cut], 10, 32)
-		if unit, ok := units[text[cut:]]; ok && err == nil && n <= 36_500*24 {
+		if unit, ok := units[text[cut:]]; ok && err == nil && n <= uint64(longest/unit) {
 			return now.Add(-time.Duration(n) * unit).UTC().Format(time.DateOnly), nil
 		}
 	}

@@ -142,6 +142,7 @@ func TestUsageRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{UsageCommand{By: []string{"day"}, Since: "d"}, `--since "d" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "-3d"}, `--since "-3d" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "4000000000d"}, "is neither"},
+		{UsageCommand{By: []string{"day"}, Since: "20000w"}, "is neither"}, // more than a Duration holds
 		{UsageCommand{By: []string{"day"}, Since: "30d", Until: "2026-02-30"}, `--until "2026-02-30" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "2026-11-30", Until: "2026-11-29"}, "--since must not be later"},
 		{UsageCommand{By: []string{"day"}, Since: "30d", CSV: true, Connection: Connection{JSON: true}}, "--json and --csv"},

@@ -67,6 +67,8 @@ func (e *engine) Deleted(run.SessionID) {}
 
 func (e *engine) FollowRuns(context.Context, run.RunFilter, func(run.Run) error) error { return nil }
 
+func (e *engine) FollowUsage(context.Context, func(run.UsageTotals) error) error { return nil }
+
 func (e *engine) Follow(ctx context.Context, _ run.SessionID, after int64, _ run.EventFilter, send func([]*run.Event) error) error {
 	defer func() { e.ended <- struct{}{} }()
 	body, endless := []byte(`{"text":"w"}`), e.flood != nil
