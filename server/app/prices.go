@@ -300,8 +300,12 @@ func ratesWords(r pricebook.Rates) string {
 		name string
 		rate *int64
 	}{
-		{"input", r.Input}, {"output", r.Output}, {"cacheRead", r.CacheRead}, {"cacheWriteShort", r.CacheWriteShort},
-		{"cacheWriteLong", r.CacheWriteLong}, {"reasoning", r.Reasoning},
+		{"input", r.Input},
+		{"output", r.Output},
+		{"cacheRead", r.CacheRead},
+		{"cacheWriteShort", r.CacheWriteShort},
+		{"cacheWriteLong", r.CacheWriteLong},
+		{"reasoning", r.Reasoning},
 	} {
 		if n.rate != nil {
 			parts = append(parts, n.name+" "+perMillion(n.rate))

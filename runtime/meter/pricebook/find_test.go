@@ -144,3 +144,37 @@ func TestIDsTellContentsApart(t *testing.T) {
 		ids[r.ID()] = true
 	}
 }
+
+// What stands under a provider holds for its rows that do not say otherwise.
+func TestProvidersFillIn(t *testing.T) {
+	t.Parallel()
+	b := book(t, `
+providers:
+  p: {source: a list, date: 2026-11, tools: {search: 1, look: 2}, tiers: {batch: {factor: 0.5}, fast: {factor: 2}}}
+models:
+  - {provider: p, model: plain, rates: {input: 1, output: 1}}
+  - {provider: p, model: own, rates: {input: 1, output: 1}, source: a letter, date: 2026-12, tools: {search: 5}, tiers: {batch: {factor: 0.25}}}
+`)
+	for _, c := range []struct{ model, source, date, batch, fast, search, look string }{
+		{"plain", "a list", "2026-11", "0.5", "2", "1", "2"},
+		{"own", "a letter", "2026-12", "0.25", "2", "5", "2"},
+	} {
+		r := b.Of(c.model, day(t, "2026-11-20"))[0]
+		if r.Source != c.source || r.SourceDate != c.date {
+			t.Errorf("%s is from %q of %q", c.model, r.Source, r.SourceDate)
+		}
+		for _, p := range []struct {
+			tier, tool, want string
+		}{{"batch", "", c.batch}, {"fast", "", c.fast}, {"", "search", c.search}, {"", "look", c.look}} {
+			u := run.UsageRecord{Model: c.model, Tier: p.tier}
+			if p.tool == "" {
+				u.Tokens.Input = 1_000_000
+			} else {
+				u.ToolCalls = map[string]int64{p.tool: 1}
+			}
+			if got := usd(t, b, u); got != p.want {
+				t.Errorf("%s %s%s: %s, want %s", c.model, p.tier, p.tool, got, p.want)
+			}
+		}
+	}
+}

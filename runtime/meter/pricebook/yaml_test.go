@@ -142,7 +142,6 @@ func TestDecimals(t *testing.T) {
 
 // Whatever the file holds, it is read or refused with faults that have a place.
 func FuzzRead(f *testing.F) {
-	f.Add(string(shippedText), false)
 	f.Add(own, false)
 	f.Add(limits, false)
 	f.Add(litellm, true)
