@@ -159,6 +159,11 @@ func toEvent(e *run.Event) model.Event {
 			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,
 			Text: p.Text,
 		}
+	case *run.AgentEscalated:
+		return &model.AgentEscalated{
+			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,
+			Text: p.Text, Crashes: p.Crashes,
+		}
 	case *run.RunEnded:
 		return &model.RunEnded{
 			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,

@@ -196,14 +196,15 @@ func (s *Store) Claim(ctx context.Context, owner string, n int) ([]run.Run, erro
 	return out, nil
 }
 
-// claimable chooses the oldest queued run of each session whose slot is free.
-const claimable = `r.status = 'QUEUED' AND r.parent_id = ''
+// claimable chooses the oldest queued run of each session whose slot is free,
+// once its time has come. Until then it keeps its place before the others.
+const claimable = `r.status = 'QUEUED' AND r.parent_id = '' AND r.not_before_us <= ?
  AND NOT EXISTS (SELECT 1 FROM runs l WHERE l.session_id = r.session_id AND l.parent_id = '' AND l.status IN ('RUNNING', 'WAITING'))
  AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.session_id = r.session_id AND o.parent_id = '' AND o.status = 'QUEUED' AND (o.created_us, o.id) < (r.created_us, r.id))`
 
 func (w *writer) claim(t *tx, owner string, n int) ([]run.Run, error) {
 	var rows []runRow
-	if err := t.models("looking for queued runs", t.conn.NewSelect().Model(&rows).Where(claimable).Order("r.created_us", "r.id").Limit(n)); err != nil {
+	if err := t.models("looking for queued runs", t.conn.NewSelect().Model(&rows).Where(claimable, t.now).Order("r.created_us", "r.id").Limit(n)); err != nil {
 		return nil, err
 	}
 	found, err := toRuns(rows)
@@ -225,7 +226,7 @@ func (w *writer) claim(t *tx, owner string, n int) ([]run.Run, error) {
 			return nil, err
 		}
 		// The choice is made again under the lock: another process may have claimed.
-		changed, err := t.exec("claiming a run", "UPDATE runs AS r SET status = 'RUNNING', owner = ?, token = token + 1, started_us = ? WHERE r.id = ? AND "+claimable, clean(owner), t.now, string(r.ID))
+		changed, err := t.exec("claiming a run", "UPDATE runs AS r SET status = 'RUNNING', owner = ?, token = token + 1, started_us = ? WHERE r.id = ? AND "+claimable, clean(owner), t.now, string(r.ID), t.now)
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,15 @@ func (w *writer) applyRows(t *tx, b *prepared) error {
 		}
 	}
 	if b.Update != nil {
-		return t.applyUpdate(b)
+		if err := t.applyUpdate(b); err != nil {
+			return err
+		}
+	}
+	if b.Successor != nil {
+		r := *b.Successor
+		r.Session, r.Parent, r.Owner, r.Token = b.Session, "", "", 0
+		r.State = run.State{Status: run.Queued}
+		return t.insertRun(run.NewRun{}, r)
 	}
 	return nil
 }

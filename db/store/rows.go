@@ -59,6 +59,7 @@ type runRow struct {
 	Attempt       int64   `bun:"attempt"`
 	RestartOf     string  `bun:"restart_of"`
 	CreatedUS     int64   `bun:"created_us"`
+	NotBeforeUS   int64   `bun:"not_before_us"`
 	StartedUS     int64   `bun:"started_us"`
 	EndedUS       *int64  `bun:"ended_us"`
 	Error         string  `bun:"error"`
@@ -87,7 +88,7 @@ func (r *runRow) run() (run.Run, error) {
 		Agent: r.Agent, Team: r.Team, Stage: r.Stage, Driver: r.Driver, Provider: r.Provider, Model: r.Model,
 		State:   run.State{Status: run.Status(r.Status), Reason: run.ExitReason(r.Reason)},
 		Attempt: int(r.Attempt), RestartOf: run.ID(r.RestartOf),
-		CreatedAt: timeOf(r.CreatedUS), StartedAt: timeOf(r.StartedUS),
+		CreatedAt: timeOf(r.CreatedUS), NotBefore: timeOf(r.NotBeforeUS), StartedAt: timeOf(r.StartedUS),
 		Error: r.Error, Result: r.Result, Usage: r.usage(), Owner: r.Owner, Token: r.Token,
 	}
 	if r.EndedUS != nil {
@@ -124,7 +125,7 @@ func rowOfRun(r run.Run) (*runRow, error) {
 		ID: string(r.ID), Session: string(r.Session), Parent: string(r.Parent),
 		Agent: clean(r.Agent), Team: clean(r.Team), Stage: clean(r.Stage), Driver: clean(r.Driver), Provider: clean(r.Provider), Model: clean(r.Model),
 		Status: string(r.State.Status), Reason: string(r.State.Reason), Attempt: int64(max(r.Attempt, 1)), RestartOf: string(r.RestartOf),
-		CreatedUS: micros(r.CreatedAt), StartedUS: micros(r.StartedAt), Error: clean(r.Error), Result: clean(r.Result),
+		CreatedUS: micros(r.CreatedAt), NotBeforeUS: micros(r.NotBefore), StartedUS: micros(r.StartedAt), Error: clean(r.Error), Result: clean(r.Result),
 		Input: cleanJSON(input), Definition: cleanJSON(r.Definition), Owner: clean(r.Owner), Token: r.Token,
 		usageSums: sumsOf(r.Usage),
 	}

@@ -96,6 +96,7 @@ func Run(t *testing.T, open Factory) {
 		{"ReplaceRace", testReplaceRace},
 		{"ClaimOrder", testClaimOrder},
 		{"ClaimRace", testClaimRace},
+		{"Successor", testSuccessor},
 		{"AbortLive", testAbortLive},
 		{"AbortTree", testAbortTree},
 		{"AbortQueued", testAbortQueued},

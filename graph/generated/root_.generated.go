@@ -89,6 +89,18 @@ type ComplexityRoot struct {
 		Type      func(childComplexity int) int
 	}
 
+	AgentEscalated struct {
+		Agent     func(childComplexity int) int
+		At        func(childComplexity int) int
+		Crashes   func(childComplexity int) int
+		RunID     func(childComplexity int) int
+		Seq       func(childComplexity int) int
+		SessionID func(childComplexity int) int
+		Stage     func(childComplexity int) int
+		Text      func(childComplexity int) int
+		Type      func(childComplexity int) int
+	}
+
 	AgentMessage struct {
 		Agent     func(childComplexity int) int
 		At        func(childComplexity int) int
@@ -1027,6 +1039,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AgentErrored.Type(childComplexity), true
+
+	case "AgentEscalated.agent":
+		if e.ComplexityRoot.AgentEscalated.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Agent(childComplexity), true
+	case "AgentEscalated.at":
+		if e.ComplexityRoot.AgentEscalated.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.At(childComplexity), true
+	case "AgentEscalated.crashes":
+		if e.ComplexityRoot.AgentEscalated.Crashes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Crashes(childComplexity), true
+	case "AgentEscalated.runId":
+		if e.ComplexityRoot.AgentEscalated.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.RunID(childComplexity), true
+	case "AgentEscalated.seq":
+		if e.ComplexityRoot.AgentEscalated.Seq == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Seq(childComplexity), true
+	case "AgentEscalated.sessionId":
+		if e.ComplexityRoot.AgentEscalated.SessionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.SessionID(childComplexity), true
+	case "AgentEscalated.stage":
+		if e.ComplexityRoot.AgentEscalated.Stage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Stage(childComplexity), true
+	case "AgentEscalated.text":
+		if e.ComplexityRoot.AgentEscalated.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Text(childComplexity), true
+	case "AgentEscalated.type":
+		if e.ComplexityRoot.AgentEscalated.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentEscalated.Type(childComplexity), true
 
 	case "AgentMessage.agent":
 		if e.ComplexityRoot.AgentMessage.Agent == nil {
@@ -4360,6 +4427,7 @@ var sources = []*ast.Source{
   RUN_ENDED
   WARNING
   GAP_EVENT
+  AGENT_ESCALATED
 }
 
 "An immutable fact in a session's log. A field name has one type in all event types."
@@ -4719,6 +4787,20 @@ type AgentErrored implements Event {
   agent: String
   stage: String
   text: String!
+}
+
+"A service agent has crashed too often in a row and is not restarted: a person should look."
+type AgentEscalated implements Event {
+  seq: Long!
+  at: Time!
+  type: EventType!
+  sessionId: ID!
+  runId: ID
+  agent: String
+  stage: String
+  text: String!
+  "In a row, the last one included."
+  crashes: Int!
 }
 
 "The last event of every run; only a late UsageRecorded may follow."

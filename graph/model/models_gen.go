@@ -79,6 +79,22 @@ type AgentErrored struct {
 
 func (AgentErrored) IsEvent() {}
 
+// A service agent has crashed too often in a row and is not restarted: a person should look.
+type AgentEscalated struct {
+	Seq       int64     `json:"seq"`
+	At        time.Time `json:"at"`
+	Type      EventType `json:"type"`
+	SessionID string    `json:"sessionId"`
+	RunID     *string   `json:"runId,omitempty"`
+	Agent     *string   `json:"agent,omitempty"`
+	Stage     *string   `json:"stage,omitempty"`
+	Text      string    `json:"text"`
+	// In a row, the last one included.
+	Crashes int `json:"crashes"`
+}
+
+func (AgentEscalated) IsEvent() {}
+
 // A whole message of the agent.
 type AgentMessage struct {
 	Seq       int64     `json:"seq"`
@@ -1212,6 +1228,7 @@ const (
 	EventTypeRunEnded          EventType = "RUN_ENDED"
 	EventTypeWarning           EventType = "WARNING"
 	EventTypeGapEvent          EventType = "GAP_EVENT"
+	EventTypeAgentEscalated    EventType = "AGENT_ESCALATED"
 )
 
 var AllEventType = []EventType{
@@ -1242,11 +1259,12 @@ var AllEventType = []EventType{
 	EventTypeRunEnded,
 	EventTypeWarning,
 	EventTypeGapEvent,
+	EventTypeAgentEscalated,
 }
 
 func (e EventType) IsValid() bool {
 	switch e {
-	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeBudgetReached, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent:
+	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeBudgetReached, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent, EventTypeAgentEscalated:
 		return true
 	}
 	return false

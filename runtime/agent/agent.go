@@ -15,6 +15,11 @@ import (
 // It may be wrapped with words for the user.
 var ErrTimeout = errors.New("the agent ran out of time")
 
+// ErrCrashed is what a driver returns when its agent ended by itself, badly. The
+// engine starts another attempt, as the definition's Service says. It may be
+// wrapped with words for the user.
+var ErrCrashed = errors.New("the agent crashed")
+
 // Driver executes runs of one kind of agent. Implementations hold no state of a
 // run and are safe for concurrent use.
 type Driver interface {
@@ -81,6 +86,32 @@ type Exec struct {
 	Timeout time.Duration // 0: the run's sandbox timeout
 	CallID  string        // the tool call it belongs to
 	NoStage bool          // do not parse its lines (hooks)
+
+	ID run.ExecutionID // what it will be called; "": the host decides
+
+	// Stopping and Final settle what the execution has used, in records that fill
+	// no more than those of Host.Usage. The host books them though the run may be
+	// cancelled, shows the warnings, and never fails for them. Both are called at
+	// most once, one after the other, and return soon when ctx ends.
+	//
+	// Stopping is called when the execution is to be stopped, before its first
+	// signal, which waits for at most StoppingPatience.
+	Stopping func(ctx context.Context) Settlement
+	// Final is called after every end of an execution that had started, when its
+	// processes are gone, for at most FinalPatience.
+	Final func(ctx context.Context) Settlement
+}
+
+// What an execution's end may be held up for its usage.
+const (
+	StoppingPatience = 3 * time.Second
+	FinalPatience    = 10 * time.Second
+)
+
+// Settlement is what was learnt about the usage of an execution at its end.
+type Settlement struct {
+	Usage    []run.UsageRecord
+	Warnings []string
 }
 
 // Output is the beginning of what an execution printed, for tool results.

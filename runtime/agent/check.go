@@ -42,9 +42,14 @@ func (f *file) check() {
 			f.add(at, "hook %d has no command", i+1)
 		}
 	}
+	if d.Service != nil && d.Driver != DriverService {
+		f.add("$.service", "service belongs to driver %s", DriverService)
+	}
 	switch d.Driver {
 	case "":
-		f.add("", "driver is missing; it is %s or %s", DriverScript, DriverReplay)
+		f.add("", "driver is missing; it is %s, %s or %s", DriverScript, DriverReplay, DriverService)
+	case DriverService:
+		f.checkService()
 	case DriverScript:
 		if len(d.Command) > 0 && d.Code != "" {
 			f.add("$.command", "command and code are both set; set one of them")
@@ -63,7 +68,7 @@ func (f *file) check() {
 			f.checkTurn(i, t)
 		}
 	default:
-		f.add("$.driver", "unknown driver %q; it is %s or %s", clip(d.Driver), DriverScript, DriverReplay)
+		f.add("$.driver", "unknown driver %q; it is %s, %s or %s", clip(d.Driver), DriverScript, DriverReplay, DriverService)
 	}
 }
 
@@ -117,6 +122,7 @@ func (f *file) checkTurn(i int, t Turn) {
 }
 
 func (f *file) checkUsage(at string, i int, u UsageTurn) {
+	f.checkUsageFiles(at, i, u)
 	for _, n := range []int64{u.Input, u.CacheRead, u.CacheWriteShort, u.CacheWriteLong, u.Output, u.Reasoning} {
 		if n < 0 {
 			f.add(at, "turn %d counts %d tokens; counts are 0 or more", i+1, n)
@@ -127,6 +133,36 @@ func (f *file) checkUsage(at string, i int, u UsageTurn) {
 	}
 	if _, err := NanoUSD(u.CostUSD); err != nil {
 		f.add(at, "turn %d: %v", i+1, err)
+	}
+}
+
+// checkUsageFiles checks a turn that reads its usage.
+func (f *file) checkUsageFiles(at string, i int, u UsageTurn) {
+	names := u.Names()
+	if u.Format == "" {
+		if len(names) > 0 || u.Stream != "" {
+			f.add(at, "turn %d names a file of usage but no format", i+1)
+		}
+		return
+	}
+	if err := u.Format.Check(); err != nil {
+		f.add(at+".format", "turn %d: %v", i+1, err)
+	}
+	if (u.Input|u.CacheRead|u.CacheWriteShort|u.CacheWriteLong|u.Output|u.Reasoning) != 0 || u.CostUSD != "" {
+		f.add(at, "turn %d has counts and a format; make a turn of each", i+1)
+	}
+	if len(names) == 0 {
+		f.add(at, "turn %d has a format of usage but neither file nor files", i+1)
+	}
+	for _, name := range names {
+		f.checkPath(at, name)
+	}
+}
+
+// checkPath refuses a path that leads out of the workspace.
+func (f *file) checkPath(at, name string) {
+	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\x00\\") {
+		f.add(at, "the file name %q must be relative, inside the workspace and without . or .. parts", clip(name))
 	}
 }
 
@@ -182,9 +218,7 @@ func (f *file) checkFiles(files map[string]string) {
 	sum := 0
 	for name, content := range files {
 		sum += len(content)
-		if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\x00\\") {
-			f.add("$.files", "the file name %q must be relative, inside the workspace and without . or .. parts", clip(name))
-		}
+		f.checkPath("$.files", name)
 	}
 	if sum > maxFilesSum {
 		f.add("$.files", "files hold %d bytes, at most %d are allowed", sum, maxFilesSum)

@@ -1,13 +1,16 @@
 package agent
 
-import "github.com/weirhq/weir/runtime/run"
+import (
+	"github.com/weirhq/weir/runtime/meter"
+	"github.com/weirhq/weir/runtime/run"
+)
 
 // Definition is an agent as its YAML file defines it.
 type Definition struct {
 	Name     string             `yaml:"name" json:"name"`
 	Team     string             `yaml:"team" json:"team,omitempty"`
 	Role     string             `yaml:"role" json:"role,omitempty"`
-	Driver   string             `yaml:"driver" json:"driver"` // script or replay
+	Driver   string             `yaml:"driver" json:"driver"` // script, replay or service
 	Provider string             `yaml:"provider" json:"provider,omitempty"`
 	Model    string             `yaml:"model" json:"model,omitempty"`
 	Stage    *string            `yaml:"stage" json:"stage,omitempty"` // absent: the agent's name
@@ -19,6 +22,8 @@ type Definition struct {
 	Budget   *Budgets           `yaml:"budget" json:"budget,omitempty"`
 	Hooks    []Hook             `yaml:"hooks" json:"hooks,omitempty"`
 	Turns    []Turn             `yaml:"turns" json:"turns,omitempty"` // driver replay
+
+	Service *Service `yaml:"service" json:"service,omitempty"` // driver service
 
 	// Files are copied into a new session's workspace before the first run:
 	// relative path to content.
@@ -79,8 +84,10 @@ type AskTurn struct {
 	Schema map[string]any `yaml:"schema" json:"schema,omitempty"`
 }
 
-// UsageTurn books a model call. CostUSD is a decimal string, exact.
+// UsageTurn books a model call: either the counts, where CostUSD is a decimal
+// string, exact, or what files in the workspace tell in a format of package meter.
 type UsageTurn struct {
+	Provider        string `yaml:"provider" json:"provider,omitempty"`
 	Model           string `yaml:"model" json:"model,omitempty"`
 	Input           int64  `yaml:"input" json:"input"`
 	CacheRead       int64  `yaml:"cacheRead" json:"cacheRead"`
@@ -89,4 +96,17 @@ type UsageTurn struct {
 	Output          int64  `yaml:"output" json:"output"`
 	Reasoning       int64  `yaml:"reasoning" json:"reasoning"`
 	CostUSD         string `yaml:"costUsd" json:"costUsd,omitempty"`
+
+	Format meter.Format `yaml:"format" json:"format,omitempty"`
+	File   string       `yaml:"file" json:"file,omitempty"`
+	Files  []string     `yaml:"files" json:"files,omitempty"`   // read one after the other, as one source
+	Stream string       `yaml:"stream" json:"stream,omitempty"` // turns of one stream tell of the same calls
+}
+
+// Names lists the files of the turn.
+func (u UsageTurn) Names() []string {
+	if u.File != "" {
+		return append([]string{u.File}, u.Files...)
+	}
+	return u.Files
 }

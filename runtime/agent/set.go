@@ -11,8 +11,9 @@ import (
 
 // The drivers that a definition can name.
 const (
-	DriverScript = "script"
-	DriverReplay = "replay"
+	DriverScript  = "script"
+	DriverReplay  = "replay"
+	DriverService = "service"
 )
 
 // Builtin is the name of the agent that is always there: it runs the code or

@@ -20,7 +20,8 @@ const (
 // Abort asks for the end of a run and of its descendants. The intent is
 // durable before anything is stopped. It tells whether the run was live or
 // queued (false: it had ended before). With Wait it returns when the run has
-// ended, or when the grace and abortMargin have passed.
+// ended, or when the grace and abortMargin have passed and what settling its
+// usage may take.
 func (e *Engine) Abort(ctx context.Context, o run.AbortOrder) (run.Receipt, bool, error) {
 	if err := checkID("run", "run", string(o.Run)); err != nil {
 		return run.Receipt{}, false, err
@@ -74,7 +75,7 @@ func (e *Engine) awaitEnd(ctx context.Context, r run.Run) (run.Run, error) {
 	if s := e.supervisor(r.ID); s != nil {
 		done = s.done
 	}
-	late := time.NewTimer(e.graceOf(r) + abortMargin)
+	late := time.NewTimer(e.graceOf(r) + abortMargin + settling(r))
 	defer late.Stop()
 	poll := time.NewTicker(abortPoll)
 	defer poll.Stop()
@@ -99,6 +100,14 @@ func (e *Engine) awaitEnd(ctx context.Context, r run.Run) (run.Run, error) {
 			return now, nil
 		}
 	}
+}
+
+// settling is how long the end of a run may be held up for its usage.
+func settling(r run.Run) time.Duration {
+	if r.Driver != agent.DriverService {
+		return 0
+	}
+	return agent.StoppingPatience + agent.FinalPatience
 }
 
 // graceOf is the time between TERM and KILL for a run's processes.

@@ -84,6 +84,7 @@ type Engine struct {
 	closing bool // guards wg: no run is launched by request any more
 	live    map[run.ID]*supervisor
 	answers map[string]chan struct{} // by question id: closed when it is answered here
+	alarms  []time.Time              // when queued runs may be claimed
 }
 
 // New checks the options and makes an engine.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,17 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	k := newSink(h, x.CallID, spec)
 	defer h.s.working(k)()
 	k.raw.begin()
-	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry, Curves: h.s.curves})
+	res, err := sandbox.Run(ctx, h.s.plan.backend, spec, k, sandbox.Options{
+		Tracer: h.s.e.tracer, OnStart: k.started, Hurry: h.s.e.hurry, Curves: h.s.curves,
+		BeforeStop: func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, agent.StoppingPatience)
+			defer cancel() // a full queue does not hold up the stop either
+			h.s.settle(ctx, x.Stopping, agent.StoppingPatience)
+		},
+	})
+	if k.open {
+		h.s.settle(h.s.e.write, x.Final, agent.FinalPatience)
+	}
 	if !res.SignalledAt.IsZero() && context.Cause(h.s.ctx) != nil {
 		h.s.proof.add(res)
 	}
@@ -93,7 +104,7 @@ func (h *host) spec(x agent.Exec) (sandbox.Spec, error) {
 		choice = p.choice
 	}
 	spec := sandbox.Spec{
-		Execution: run.NewExecutionID(), Run: h.s.run.ID, Replica: h.s.e.opts.Replica, Workspace: h.s.place.path, Place: h.s.run.Input.Place,
+		Execution: cmp.Or(x.ID, run.NewExecutionID()), Run: h.s.run.ID, Replica: h.s.e.opts.Replica, Workspace: h.s.place.path, Place: h.s.run.Input.Place,
 		Code: x.Code, Command: x.Command, Env: mergeEnv(configEnv(h.s.run.Input.Config), h.s.def.Env, h.s.run.Input.Env, x.Env),
 	}
 	choice.Apply(&spec)

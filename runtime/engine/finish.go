@@ -51,6 +51,9 @@ func (s *supervisor) closeRow(ctx context.Context, out outcome) error {
 			return err
 		}
 		s.closedAs(b.Update)
+		if b.Successor != nil {
+			s.e.startAt(b.Successor.NotBefore)
+		}
 		return nil
 	}
 	return fmt.Errorf("closing run %s: its questions changed %d times meanwhile", s.run.ID, closeAttempts)
@@ -101,6 +104,9 @@ func (s *supervisor) closing(ctx context.Context, out outcome) (run.Batch, error
 	case run.Failed:
 		label, problem = "failed", text
 		add(&run.AgentErrored{Text: text})
+		if out.trigger == run.Crash {
+			b.Successor = s.afterCrash(now, add)
+		}
 	case run.Cancelled:
 		label = "cancelled"
 		if !out.silent {
@@ -183,10 +189,10 @@ func (e *Engine) closedAlready(ctx context.Context, b run.Batch, cause error) er
 func bare(b run.Batch) run.Batch {
 	u := *b.Update
 	u.Result = nil
-	small := run.Batch{Session: b.Session, Fence: b.Fence, Update: &u}
+	small := run.Batch{Session: b.Session, Fence: b.Fence, Update: &u, Successor: b.Successor}
 	for _, d := range b.Drafts {
 		switch d.Payload.(type) {
-		case *run.StateChanged, *run.RunEnded, *run.AgentAborted, *run.AgentErrored, *run.AgentTimedOut:
+		case *run.StateChanged, *run.RunEnded, *run.AgentAborted, *run.AgentErrored, *run.AgentTimedOut, *run.AgentEscalated:
 			small.Drafts = append(small.Drafts, d)
 		}
 	}

@@ -68,11 +68,31 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if err := h.gone(ctx); err != nil {
 		return err
 	}
+	u, err := h.s.complete(u)
+	if err != nil {
+		return err
+	}
+	if err := h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}}); err != nil {
+		return err
+	}
+	h.s.guard.booked(h.s, u.RequestKey)
+	return h.pass(ctx)
+}
+
+// pass waits until the budgets let the run go on.
+func (h *host) pass(ctx context.Context) error {
+	ctx, release := h.both(ctx)
+	defer release()
+	return h.s.guard.pass(ctx)
+}
+
+// complete checks a record and fills what it leaves open.
+func (s *supervisor) complete(u run.UsageRecord) (run.UsageRecord, error) {
 	t := u.Tokens
 	if min(t.Input, t.CacheRead, t.CacheWriteShort, t.CacheWriteLong, t.Output, t.Reasoning) < 0 || (u.CostNanoUSD != nil && *u.CostNanoUSD < 0) {
-		return run.Errorf(run.Invalid, "the usage of request %q is negative: %+v", u.RequestKey, t)
+		return u, run.Errorf(run.Invalid, "the usage of request %q is negative: %+v", u.RequestKey, t)
 	}
-	r := h.s.run
+	r := s.run
 	u.Run = r.ID
 	if u.RequestKey == "" {
 		u.RequestKey = run.NewKey("req")
@@ -95,18 +115,7 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if u.CostNanoUSD != nil && u.CostSource == "" {
 		u.CostSource = run.AgentReported
 	}
-	if err := h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}}); err != nil {
-		return err
-	}
-	h.s.guard.booked(h.s, u.RequestKey)
-	return h.pass(ctx)
-}
-
-// pass waits until the budgets let the run go on.
-func (h *host) pass(ctx context.Context) error {
-	ctx, release := h.both(ctx)
-	defer release()
-	return h.s.guard.pass(ctx)
+	return u, nil
 }
 
 // both derives a context that also ends with the run, so that a driver which

@@ -11,11 +11,14 @@ import (
 func (e *Engine) schedule(ctx context.Context) {
 	poll := time.NewTicker(e.opts.Poll)
 	defer poll.Stop()
+	alarm := time.NewTimer(time.Hour)
+	defer alarm.Stop()
 	unsure := false // a claim failed, so it may have been committed
 	for ctx.Err() == nil {
 		if unsure {
 			unsure = !e.adoptUnlaunched()
 		}
+		alarm.Reset(e.alarm(time.Now()))
 		more, err := e.claim()
 		if err != nil {
 			if !unsure {
@@ -29,6 +32,7 @@ func (e *Engine) schedule(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-e.wake:
+		case <-alarm.C:
 		case <-poll.C:
 			e.seekAborts()
 		}

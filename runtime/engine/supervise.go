@@ -228,6 +228,8 @@ func (s *supervisor) translate(text string, err error) outcome {
 		return outcome{trigger: run.Expire, text: late.Error()}
 	case errors.Is(cause, agent.ErrTimeout):
 		return outcome{trigger: run.Expire, text: cause.Error()}
+	case errors.Is(cause, agent.ErrCrashed):
+		return outcome{trigger: run.Crash, text: cause.Error()}
 	default:
 		return outcome{trigger: run.Fail, text: cause.Error()}
 	}

@@ -18,6 +18,8 @@ const (
 	maxName    = 256     // bytes of a title, a model or an idempotency key
 	maxStage   = 64      // characters
 	maxEnv     = 256     // variables
+	// maxServicePrompt is what an environment variable can carry.
+	maxServicePrompt = 100 << 10
 	// maxRunSeconds is 30 days; more is taken for a mistake.
 	maxRunSeconds = 30 * 24 * 3600
 	// scriptDriver is the driver that runs code and has no use for a prompt.
@@ -81,6 +83,9 @@ func checkWork(in run.Input, def agent.Definition) error {
 	}
 	if given {
 		return run.Errorf(run.Invalid, "agent %q has the driver %s, which takes a prompt and neither code nor command; to run code use the agent \"script\"", def.Name, def.Driver)
+	}
+	if def.Driver == agent.DriverService { // it gets its work by itself
+		return checkText("the prompt of a service", in.Prompt, maxServicePrompt)
 	}
 	if strings.TrimSpace(in.Prompt) == "" {
 		return run.Errorf(run.Invalid, "the prompt %q is empty: agent %q has the driver %s and needs words to work on", clip(in.Prompt, 40), def.Name, def.Driver)

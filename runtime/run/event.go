@@ -109,6 +109,9 @@ type Batch struct {
 	Artifacts  []Artifact  // upserted by run and path
 	Questions  []Question  // upserted by id; leaving OPEN happens once, a second time is ErrState
 	Update     *Update
+	// Successor is inserted as a queued root run of the session: the next attempt
+	// of the one that the update ends.
+	Successor *Run
 }
 
 // Fence is proof of ownership.

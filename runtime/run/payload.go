@@ -37,6 +37,7 @@ const (
 	TypeRunEnded          EventType = "RUN_ENDED"
 	TypeWarning           EventType = "WARNING"
 	TypeGapEvent          EventType = "GAP_EVENT"
+	TypeAgentEscalated    EventType = "AGENT_ESCALATED"
 )
 
 // kinds is the one table of event types. The code is stored in the events
@@ -73,6 +74,7 @@ var kinds = []struct {
 	{25, TypeRunEnded, func() Payload { return new(RunEnded) }},
 	{26, TypeWarning, func() Payload { return new(Warning) }},
 	{27, TypeGapEvent, func() Payload { return new(GapEvent) }},
+	{28, TypeAgentEscalated, func() Payload { return new(AgentEscalated) }},
 }
 
 // EventTypes lists every event type once.
@@ -308,6 +310,13 @@ type AgentErrored struct {
 	Text string `json:"text"`
 }
 
+// AgentEscalated says that a service agent has crashed too often in a row: it is
+// not restarted, and a person should look.
+type AgentEscalated struct {
+	Text    string `json:"text"`
+	Crashes int    `json:"crashes"`
+}
+
 // RunEnded is the last event of every run (only a late UsageRecorded may follow).
 type RunEnded struct {
 	Status     Status     `json:"status"`
@@ -354,3 +363,4 @@ func (*AgentErrored) Type() EventType      { return TypeAgentErrored }
 func (*RunEnded) Type() EventType          { return TypeRunEnded }
 func (*Warning) Type() EventType           { return TypeWarning }
 func (*GapEvent) Type() EventType          { return TypeGapEvent }
+func (*AgentEscalated) Type() EventType    { return TypeAgentEscalated }

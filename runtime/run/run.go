@@ -64,6 +64,7 @@ type Run struct {
 	Attempt    int // 1, 2, ...
 	RestartOf  ID
 	CreatedAt  time.Time
+	NotBefore  time.Time // a queued run is not claimed before; zero: at any time
 	StartedAt  time.Time // zero while queued
 	EndedAt    time.Time // zero while open
 	Error      string

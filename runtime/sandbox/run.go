@@ -32,6 +32,11 @@ type Options struct {
 	// OnStart is called once, after the command has started and before the first
 	// chunk. An error from it ends the execution as a broken stream does.
 	OnStart func(ctx context.Context, s Started) error
+	// BeforeStop is called once when the command is to be stopped with a grace,
+	// before its first signal, which waits for it. Its context ends when the command
+	// has ended by itself meanwhile or can wait no longer; then it returns soon. One
+	// that is killed at once, for its disk or a broken output, is not announced.
+	BeforeStop func(ctx context.Context)
 	// Hurry, once closed, ends the grace of a command that was asked to stop, and
 	// leaves none to one that is asked later. Nil never does.
 	Hurry <-chan struct{}
@@ -108,6 +113,7 @@ type execution struct {
 	limit   chan struct{} // the output limit was reached and stops the command
 	full    chan struct{} // the disk limit was passed and kills the command
 	failed  chan error    // a stream or its sink failed; room for all that can
+	parting parting
 	grace   <-chan time.Time
 	cause   error
 	signal  time.Time
@@ -158,7 +164,9 @@ func (x *execution) supervise(ctx context.Context, sink Sink, o Options) (Result
 	defer closer.Wait()
 
 	stopWatch := x.watchDisk(ctx)
+	x.parting.call = o.BeforeStop
 	gone := x.untilExit(ctx, o.Hurry)
+	x.parting.end()
 	elapsed := time.Since(x.started)
 	x.drain(ctx, drained, closeSink)
 	exit, waitErr := x.proc.Wait()
@@ -221,13 +229,16 @@ func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 			return true
 		case <-deadline:
 			deadline = nil
-			x.stop(timedOut)
+			x.stop(ctx, timedOut)
 		case <-done:
 			done = nil
-			if x.stop(cancelled) {
+			if x.stop(ctx, cancelled) {
 				x.cause = context.Cause(ctx)
 			}
 		case <-x.limit:
+			x.parting.begin(ctx)
+		case <-x.parting.over:
+			x.parting.over = nil
 			x.terminate()
 		case <-x.full:
 			// No grace: it would go on writing.
@@ -246,6 +257,7 @@ func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 		case <-hurry:
 			hurry = nil
 			x.spec.Limits.Grace = 0
+			x.parting.hurry()
 			if x.grace != nil {
 				x.grace = nil
 				given = x.kill()
@@ -257,11 +269,11 @@ func (x *execution) untilExit(ctx context.Context, hurry <-chan struct{}) bool {
 }
 
 // stop ends the command for why, unless it is being ended already.
-func (x *execution) stop(why reason) bool {
+func (x *execution) stop(ctx context.Context, why reason) bool {
 	if !x.reason.CompareAndSwap(noReason, why) {
 		return false
 	}
-	x.terminate()
+	x.parting.begin(ctx)
 	return true
 }
 

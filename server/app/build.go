@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/agent/replay"
 	"github.com/weirhq/weir/runtime/agent/script"
+	"github.com/weirhq/weir/runtime/agent/service"
 	"github.com/weirhq/weir/runtime/engine"
 	"github.com/weirhq/weir/runtime/meter/pricebook"
 	"github.com/weirhq/weir/runtime/run"
@@ -140,17 +141,13 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, st.Problem)
 		}
 	}
-	if s.sandboxes.work() { // else plain processes use it, or nothing does
-		if err := o.cfg.SandboxPython(); err != nil && !o.examplesOnly {
-			return nil, err
-		}
-	}
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,
 		Drivers: map[string]agent.Driver{
-			agent.DriverScript: script.New(),
-			agent.DriverReplay: replay.New(),
+			agent.DriverScript:  script.New(),
+			agent.DriverReplay:  replay.New(),
+			agent.DriverService: service.New(service.Files{}),
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,

@@ -28,8 +28,11 @@ var rules = map[string][]string{
 	"runtime/metricline": {"runtime/run"},
 	"runtime/sandbox":    {"runtime/run", "runtime/metricline"},
 	"runtime/stream":     {"runtime/run"},
-	// The contract of drivers names what they get from a sandbox.
-	"runtime/agent": {"runtime/run", "runtime/sandbox", "runtime/textfile"},
+	// Reads what providers and agents say of their usage.
+	"runtime/meter": {"runtime/run"},
+	// The contract of drivers names what they get from a sandbox; a definition may
+	// name a format of usage.
+	"runtime/agent": {"runtime/run", "runtime/sandbox", "runtime/textfile", "runtime/meter"},
 	// The engine runs agents in sandboxes and keeps what they do through an
 	// interface of its own: it knows no store, no transport, no reader.
 	"runtime/engine": {"runtime/run", "runtime/metricline", "runtime/agent", "runtime/sandbox", "runtime/meter"},
@@ -48,7 +51,8 @@ var rules = map[string][]string{
 	"runtime/sandbox/local/starter": {},
 	"runtime/sandbox/local/tree":    {},
 	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
-	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
+	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter", "runtime/textfile"},
+	"runtime/agent/service":         {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},
@@ -99,6 +103,7 @@ var foreign = map[string]func(path string) bool{
 	// Only the standard library: everyone carries what these import.
 	"runtime/run":        outside,
 	"runtime/metricline": outside,
+	"runtime/meter":      outside,
 	"runtime/stream":     outside,
 	"server/supervise":   outside,
 	// SQL stays in db.

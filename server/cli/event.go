@@ -171,6 +171,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on AgentAborted { reason }
   ... on AgentTimedOut { text }
   ... on AgentErrored { text }
+  ... on AgentEscalated { text crashes }
   ... on RunEnded { status exitReason error }
   ... on Warning { text }
   ... on GapEvent { fromSeq toSeq }`

@@ -111,7 +111,7 @@ func show(view View, e *Event) {
 		view.Points(e)
 	case run.TypeStateChanged, run.TypeRunEnded:
 		view.State(e)
-	case run.TypeWarning, run.TypeGapEvent:
+	case run.TypeWarning, run.TypeGapEvent, run.TypeAgentEscalated:
 		view.Warning(e)
 	case run.TypeQuestionAsked, run.TypeQuestionAnswered:
 		view.Question(e)

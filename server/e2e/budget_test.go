@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// spender is an agent that would spend 5 USD in steps of 0.004.
-func spender() string {
+// bigSpender is an agent that would spend 5 USD in steps of 0.004.
+func bigSpender() string {
 	return "name: spender\ndriver: replay\nmodel: m\nturns:\n" + strings.Repeat("  - usage: {input: 100, output: 20, costUsd: \"0.004\"}\n", 1250)
 }
 
@@ -31,7 +31,7 @@ func budgetAgents(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"spender.yaml": spender(), "frugal.yaml": frugal,
+		"spender.yaml": bigSpender(), "frugal.yaml": frugal,
 		"capped.yaml": "name: capped\ndriver: replay\nmodel: m\nbudget:\n  day: {usd: 0.006}\nturns:\n" + strings.Repeat("  - usage: {input: 1, costUsd: \"0.004\"}\n", 9),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -62,6 +62,7 @@ func (e *engine) Session(_ context.Context, id run.SessionID) (run.Session, erro
 
 func (e *engine) Agents(context.Context) []graph.AgentInfo { return nil }
 func (e *engine) Info(context.Context) graph.ServerInfo    { return graph.ServerInfo{Version: "v1"} }
+func (e *engine) Models(context.Context) []graph.ModelInfo { return nil }
 
 func (e *engine) Deleted(run.SessionID) {}
 

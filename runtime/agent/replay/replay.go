@@ -140,32 +140,6 @@ func (p *player) text(ctx context.Context, t agent.TextTurn) error {
 	return p.host.Emit(ctx, &run.AgentMessage{MessageID: id, Text: whole})
 }
 
-func (p *player) usage(ctx context.Context, i int, u agent.UsageTurn) error {
-	cost, err := agent.NanoUSD(u.CostUSD)
-	if err != nil {
-		return fmt.Errorf("booking the usage of turn %d: %w", i+1, err)
-	}
-	raw, err := json.Marshal(u)
-	if err != nil {
-		return fmt.Errorf("encoding the usage of turn %d: %w", i+1, err)
-	}
-	r := run.UsageRecord{
-		Run: p.task.Run.ID, RequestKey: key(i), Kind: run.ModelCall, At: time.Now(), Rank: run.FromResult,
-		Provenance: run.Measured, Provider: p.task.Run.Provider, Model: u.Model, CostNanoUSD: cost, Raw: raw,
-		Tokens: run.Tokens{
-			Input: u.Input, CacheRead: u.CacheRead, CacheWriteShort: u.CacheWriteShort,
-			CacheWriteLong: u.CacheWriteLong, Output: u.Output, Reasoning: u.Reasoning,
-		},
-	}
-	if r.Model == "" {
-		r.Model = p.task.Run.Model
-	}
-	if cost != nil {
-		r.CostSource = run.AgentReported
-	}
-	return p.host.Usage(ctx, r)
-}
-
 func (p *player) ask(ctx context.Context, i int, t agent.AskTurn) error {
 	var schema json.RawMessage
 	if t.Schema != nil {

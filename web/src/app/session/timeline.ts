@@ -170,6 +170,9 @@ export class Timeline {
       case 'BudgetReached':
         this.#note(event, event.action === 'ABORT' ? 'bad' : 'warn', 'budget', budgetText(event));
         return;
+      case 'AgentEscalated':
+        this.#note(event, 'bad', 'escalated', event.text);
+        return;
       case 'Warning':
         this.#note(event, 'warn', 'warning', event.text);
         return;

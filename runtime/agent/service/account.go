@@ -1,0 +1,248 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/run"
+)
+
+// Transcripts reads what an agent has written down of its model calls.
+type Transcripts interface {
+	// Read gives a record for each model call since then that stands in the
+	// transcript, under the call's own key; earlier ones are another run's. What is
+	// not there gives none. It opens regular files below root only, and stops soon
+	// when ctx ends. An error may come with the records that could be read.
+	Read(ctx context.Context, root *os.Root, t agent.Transcript, since time.Time) ([]run.UsageRecord, error)
+}
+
+// account is what is known of the usage of one service from its start to its end.
+// One look is taken at a time; whoever has the turn owns the fields below it.
+type account struct {
+	run         run.Run
+	id          run.ExecutionID
+	end         *endpoint
+	service     agent.Service
+	root        *os.Root
+	transcripts Transcripts
+
+	since time.Time // when it was started
+
+	live    context.Context // of the looks while it works
+	endLive context.CancelCauseFunc
+
+	turn     chan struct{}         // holds one token: whose turn it is
+	best     answer                // the largest count of each kind that was polled
+	booked   run.Tokens            // of best, while it worked
+	written  map[string]run.Tokens // what was booked from the transcript
+	answered bool                  // the last poll, before the first signal, gave counts
+	warned   bool
+}
+
+func newAccount(ctx context.Context, id run.ExecutionID, r run.Run, e *endpoint, c agent.Service, root *os.Root, transcripts Transcripts) *account {
+	a := &account{
+		run: r, id: id, end: e, service: c, root: root, transcripts: transcripts,
+		turn: make(chan struct{}, 1), since: time.Now(), written: make(map[string]run.Tokens),
+	}
+	a.live, a.endLive = context.WithCancelCause(ctx)
+	a.turn <- struct{}{}
+	return a
+}
+
+func (a *account) close() { a.endLive(errOver) }
+
+// begin takes the turn; the other ends it.
+func (a *account) begin(ctx context.Context) error {
+	select {
+	case <-a.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (a *account) done() { a.turn <- struct{}{} }
+
+// look books what the service has used by now. Its error is why the endpoint
+// gave nothing.
+func (a *account) look(ctx context.Context, h agent.Host) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errOver)
+	defer context.AfterFunc(a.live, func() { cancel(context.Cause(a.live)) })()
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	defer a.done()
+	got, err := a.poll(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && !a.warned {
+		a.warned = true
+		if err := h.Emit(ctx, &run.Warning{Text: a.words(err)}); err != nil {
+			return err
+		}
+	}
+	if err == nil && !got.zero() && len(a.written) == 0 {
+		if a.best.tokens == a.booked {
+			return nil
+		}
+		u := a.polled(run.Partial) // the end may bring more
+		if err := h.Usage(ctx, u); err != nil {
+			return err
+		}
+		a.booked = u.Tokens
+		return nil
+	}
+	return errors.Join(err, a.bookTranscript(ctx, h))
+}
+
+// bookTranscript books what stands in the transcript while the service works,
+// as far as it is no less than what was polled.
+func (a *account) bookTranscript(ctx context.Context, h agent.Host) error {
+	list, err := a.read(ctx) // an agent may be writing a line: the end tells
+	if ctx.Err() != nil || a.missing(list) != (run.Tokens{}) {
+		return err // the rest is settled at the end
+	}
+	for _, u := range list {
+		if a.written[u.RequestKey] == u.Tokens {
+			continue
+		}
+		if err := h.Usage(ctx, u); err != nil {
+			return err
+		}
+		a.written[u.RequestKey] = u.Tokens
+	}
+	return err
+}
+
+// poll asks the endpoint and remembers the largest counts: a total of one start
+// never goes back.
+func (a *account) poll(ctx context.Context) (answer, error) {
+	body, err := a.end.get(ctx, a.service.UsagePath)
+	if err != nil {
+		return answer{}, err
+	}
+	got, err := parse(body)
+	if err != nil {
+		return answer{}, err
+	}
+	a.best = answer{
+		tokens: a.best.tokens.Max(got.tokens), turns: max(a.best.turns, got.turns), toolCalls: max(a.best.toolCalls, got.toolCalls),
+		model: cmp.Or(got.model, a.best.model),
+	}
+	return got, nil
+}
+
+func (a *account) words(err error) string {
+	return fmt.Sprintf("The usage of agent %s could not be read from %s on %s: %v. This is said once; look at what it answers there", a.run.Agent, a.service.UsagePath, a.end, err)
+}
+
+// read gives the calls of this run from the transcript.
+func (a *account) read(ctx context.Context) ([]run.UsageRecord, error) {
+	if a.service.Transcript == nil {
+		return nil, nil
+	}
+	list, err := a.transcripts.Read(ctx, a.root, *a.service.Transcript, a.since)
+	for i := range list {
+		list[i].Stream, list[i].Rank = a.stream(), run.FromTranscript
+	}
+	return list, err
+}
+
+// missing is what was polled and does not stand in the transcript. Endpoints do
+// not part cache writes by how long they last.
+func (a *account) missing(list []run.UsageRecord) run.Tokens {
+	var sum run.Tokens
+	for _, u := range list {
+		sum = sum.Add(u.Tokens)
+	}
+	best := a.best.tokens
+	return run.Tokens{
+		Input: max(0, best.Input-sum.Input), Output: max(0, best.Output-sum.Output), CacheRead: max(0, best.CacheRead-sum.CacheRead),
+		CacheWriteShort: max(0, best.CacheWriteShort-sum.CacheWriteShort-sum.CacheWriteLong),
+	}
+}
+
+func (a *account) stream() string { return "service/" + string(a.id) }
+func (a *account) key() string    { return "status/" + string(a.id) }
+
+// record is one of this service, without counts.
+func (a *account) record(key string, rank run.SourceRank, p run.Provenance) run.UsageRecord {
+	u := run.UsageRecord{
+		RequestKey: key, Kind: run.ModelCall, At: time.Now(), Stream: a.stream(), Rank: rank, Provenance: p,
+		Provider: a.run.Provider, Model: a.run.Model,
+	}
+	if u.Model == "" {
+		u.Model = a.best.model
+	}
+	return u
+}
+
+// polled is the one record of all polls.
+func (a *account) polled(p run.Provenance) run.UsageRecord {
+	u := a.record(a.key(), run.FromStatusPoll, p)
+	u.Tokens, u.Raw = a.best.tokens, a.best.raw()
+	return u
+}
+
+// stopping is the last poll, before the first signal.
+func (a *account) stopping(ctx context.Context) (s agent.Settlement) {
+	a.endLive(errOver)
+	if err := a.begin(ctx); err != nil {
+		return s
+	}
+	defer a.done()
+	got, err := a.poll(ctx)
+	switch {
+	case err != nil && !a.warned:
+		a.warned = true
+		s.Warnings = append(s.Warnings, a.words(err))
+	case err == nil && !got.zero():
+		a.answered = true
+		if len(a.written) == 0 {
+			s.Usage = append(s.Usage, a.polled(run.Measured))
+		}
+	}
+	return s
+}
+
+// final settles the account when the process is gone. The endpoint is not asked
+// any more: what answers there now is not the service.
+func (a *account) final(ctx context.Context) (s agent.Settlement) {
+	a.endLive(errOver)
+	if err := a.begin(ctx); err != nil {
+		return s
+	}
+	defer a.done()
+	if a.answered && len(a.written) == 0 {
+		return s
+	}
+	list, err := a.read(ctx)
+	if err != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("The transcript of agent %s could not be read to its end: %v", a.run.Agent, err))
+	}
+	switch {
+	case len(list) > 0:
+		s.Usage = list
+		if err != nil { // what is missing is no call that could be marked
+			last := &list[len(list)-1]
+			last.Provenance = last.Provenance.Worse(run.Partial)
+		}
+		if rest := a.missing(list); rest != (run.Tokens{}) {
+			u := a.record(a.key()+"/rest", run.FromTranscript, run.Partial)
+			u.Tokens = rest
+			s.Usage = append(s.Usage, u)
+		}
+	case !a.best.zero():
+		s.Usage = append(s.Usage, a.polled(run.Partial)) // once more: a look may have been cut off
+	default:
+		s.Usage = append(s.Usage, a.record(a.key(), run.FromEstimate, run.UnknownProvenance))
+	}
+	return s
+}
