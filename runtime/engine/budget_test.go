@@ -311,12 +311,12 @@ func TestAbortWhileABudgetAsks(t *testing.T) {
 		b.agent("spender", spends(1000, &made))
 		e := b.engine()
 		r := e.start("spender", within(0, 100, run.BudgetPause))
-		q := b.asked(r.ID, 1)
+		b.asked(r.ID, 1)
 		if _, _, err := e.Abort(t.Context(), run.AbortOrder{Run: r.ID, Wait: true}); err != nil {
 			t.Fatal(err)
 		}
 		wantState(t, b.get(r.ID), run.Cancelled, run.Aborted)
-		if q = b.asked(r.ID, 1); q.State != run.QuestionCancelled {
+		if q := b.asked(r.ID, 1); q.State != run.QuestionCancelled {
 			t.Errorf("the question is %s", q.State)
 		}
 	})
@@ -332,7 +332,6 @@ func TestBudgetRaces(t *testing.T) {
 		for i := range 12 {
 			r := e.start("spender", within(3*step, 0, run.BudgetAbort))
 			if i%2 == 0 {
-				b.inStatus(r.ID, b.get(r.ID).State.Status)
 				if _, _, err := e.Abort(t.Context(), run.AbortOrder{Run: r.ID, Wait: true}); err != nil {
 					t.Fatal(err)
 				}
