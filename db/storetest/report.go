@@ -193,15 +193,17 @@ func testDueSnapshots(t *testing.T, s Subject) {
 	first := string(r.ID) + " in=50 out=100 cached=0 wrote=0/0 thought=0 us=0 cost=-  UNKNOWN records=2 unpriced=2; "
 	equal(t, "what was used", due(3), first)
 	equal(t, "the same again", due(4), "")
-	// Only money came, then only its source changed, then only compute.
+	// Money came, then only more of it, then only compute.
 	record(t, s.Store, r, run.UsageRecord{RequestKey: "a", Rank: run.FromResult, Provenance: run.Measured, Tokens: run.Tokens{Input: 50}, CostNanoUSD: cost(9), CostSource: run.AgentReported})
 	equal(t, "money", due(5), string(r.ID)+" in=50 out=100 cached=0 wrote=0/0 thought=0 us=0 cost=9 AGENT_REPORTED UNKNOWN records=2 unpriced=1; ")
+	record(t, s.Store, r, run.UsageRecord{RequestKey: "a", Rank: run.FromResult, Provenance: run.Measured, Tokens: run.Tokens{Input: 50}, CostNanoUSD: cost(10), CostSource: run.AgentReported})
+	equal(t, "more money", due(55), string(r.ID)+" in=50 out=100 cached=0 wrote=0/0 thought=0 us=0 cost=10 AGENT_REPORTED UNKNOWN records=2 unpriced=1; ")
 	record(t, s.Store, r, run.UsageRecord{RequestKey: "c", Rank: run.FromResult, Provenance: run.Measured, Kind: run.ComputeUsage, Backend: "local", ComputeMicros: 1, CostNanoUSD: cost(0), CostSource: run.AgentReported})
-	equal(t, "compute", due(6), string(r.ID)+" in=50 out=100 cached=0 wrote=0/0 thought=0 us=1 cost=9 AGENT_REPORTED UNKNOWN records=3 unpriced=1; ")
+	equal(t, "compute", due(56), string(r.ID)+" in=50 out=100 cached=0 wrote=0/0 thought=0 us=1 cost=10 AGENT_REPORTED UNKNOWN records=3 unpriced=1; ")
 	ask(t, s.Store, r) // it waits now
 	record(t, s.Store, r, run.UsageRecord{RequestKey: "d", Rank: run.FromResult, Provenance: run.Measured, Tokens: run.Tokens{CacheRead: 4}, CostNanoUSD: cost(1), CostSource: run.AgentReported})
-	equal(t, "a run that waits", due(7), string(r.ID)+" in=50 out=100 cached=4 wrote=0/0 thought=0 us=1 cost=10 AGENT_REPORTED UNKNOWN records=4 unpriced=1; ")
-	equal(t, "rows", s.Count(t, "SELECT count(*) FROM usage_snapshots"), 4)
+	equal(t, "a run that waits", due(57), string(r.ID)+" in=50 out=100 cached=4 wrote=0/0 thought=0 us=1 cost=11 AGENT_REPORTED UNKNOWN records=4 unpriced=1; ")
+	equal(t, "rows", s.Count(t, "SELECT count(*) FROM usage_snapshots"), 5)
 }
 
 // closedOn makes a run that ended on a day, with calls of size n.

@@ -32,7 +32,7 @@ func (e *Engine) sampled(name string, f func(ctx context.Context) error) *sample
 }
 
 // A thousand agents, a tenth hangs and a tenth is dead: the others are asked
-// once each and all of it takes one timeout.
+// once each, and all of it takes one timeout and the time of the answers.
 func TestAThousandAgentsAreAskedInOneTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ func TestAThousandAgentsAreAskedInOneTimeout(t *testing.T) {
 		for round := range 2 {
 			from := time.Now()
 			e.askAll(t.Context())
-			if took := time.Since(from); took > 2*e.opts.SampleTimeout {
-				t.Errorf("round %d took %s, two timeouts are %s", round, took, 2*e.opts.SampleTimeout)
+			if took := time.Since(from); took > e.opts.SampleTimeout+time.Second {
+				t.Errorf("round %d took %s, a timeout is %s", round, took, e.opts.SampleTimeout)
 			}
 			e.wg.Wait()
 			if n := told.Swap(0); n != 800 {
