@@ -86,6 +86,7 @@ func toInput(in run.Input) *model.RunInput {
 		Model:   text(in.Model),
 		Code:    text(in.Code),
 		Command: in.Command,
+		Budget:  toBudget(in.Budget),
 	}
 	if in.TimeoutSeconds != 0 {
 		out.TimeoutSeconds = &in.TimeoutSeconds

@@ -112,6 +112,8 @@ func toEvent(e *run.Event) model.Event {
 			Backend: text(p.Backend), Gpu: text(p.GPU), IsError: p.IsError, Usage: recordUsage(p), ToolCalls: callCounts(p.ToolCalls),
 			ComputedNanoUsd: p.ComputedNanoUSD, PriceID: text(p.PriceID), Superseded: p.Superseded,
 		}
+	case *run.BudgetReached:
+		return toBudgetReached(b, p)
 	case *run.QuestionAsked:
 		return &model.QuestionAsked{
 			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,

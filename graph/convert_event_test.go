@@ -47,6 +47,8 @@ func samples(t *testing.T) []*run.Event {
 			p.ExitClass = run.ClassError
 		case *run.QuestionAnswered:
 			p.Outcome = run.QuestionIsAnswered
+		case *run.BudgetReached:
+			p.Scope, p.Action, p.Day = run.BudgetAgentDay, run.BudgetPause, "2026-12-01"
 		case *run.UsageRecorded:
 			p.Provenance, p.CostSource = run.Measured, run.Computed
 		}

@@ -52,6 +52,7 @@ type fake struct {
 	repriced  []run.Reprice
 	records   []run.UsageRecord
 	rollups   []run.UsageRollup
+	budgets   []run.BudgetState
 
 	recordAsk   run.RecordQuery
 	snapshotAsk run.SnapshotQuery
@@ -121,6 +122,8 @@ func (f *fake) Children(context.Context, run.ID) ([]run.Run, error) {
 func (f *fake) InclusiveUsage(context.Context, run.ID) (run.Usage, error) {
 	return f.usage, f.err
 }
+
+func (f *fake) Budgets(context.Context) ([]run.BudgetState, error) { return f.budgets, f.err }
 
 func (f *fake) SessionUsage(context.Context, run.SessionID) (run.Usage, error) { return f.usage, f.err }
 

@@ -36,6 +36,8 @@ type Runs interface {
 	Answer(ctx context.Context, id string, answer json.RawMessage) (run.Question, error)
 	// Reprice prices usage records again and gives what changed, or would.
 	Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, error)
+	// Budgets gives the budgets of today and what was used of them.
+	Budgets(ctx context.Context) ([]run.BudgetState, error)
 	// Losses gives the accounts so far of the executions that are at work here.
 	// Who reads them before the rows finds each execution in one of the two.
 	Losses(id run.ID) map[run.ExecutionID]run.Loss

@@ -205,6 +205,9 @@ func startRequest(in model.StartRunInput) (run.StartRequest, error) {
 	if req.Input.Sandbox, err = sandboxRequest(in.Sandbox); err != nil {
 		return req, err
 	}
+	if req.Input.Budget, err = budget(in.Budget); err != nil {
+		return req, err
+	}
 	if req.Input.Labels, err = object("labels", in.Labels); err != nil {
 		return req, err
 	}

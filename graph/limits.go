@@ -143,6 +143,7 @@ func complexity() generated.ComplexityRoot {
 		return times(child, length(first, defaultRecords, maxRecords))
 	}
 	c.Query.Agents = func(child int) int { return times(child, assumedRows) }
+	c.Query.Budgets = func(child int) int { return times(child, assumedRows) }
 	c.Query.Models = func(child int) int { return times(child, assumedRows) }
 	c.Query.CompareMetrics = func(child int, ids, names []string, points *int) int {
 		return times(times(child, len(ids)), series(names)*buckets(points))

@@ -143,6 +143,42 @@ type ComplexityRoot struct {
 		Size       func(childComplexity int) int
 	}
 
+	Budget struct {
+		Action func(childComplexity int) int
+		Tokens func(childComplexity int) int
+		Usd    func(childComplexity int) int
+	}
+
+	BudgetReached struct {
+		Action       func(childComplexity int) int
+		Agent        func(childComplexity int) int
+		At           func(childComplexity int) int
+		BudgetAgent  func(childComplexity int) int
+		Day          func(childComplexity int) int
+		LimitNanoUsd func(childComplexity int) int
+		LimitTokens  func(childComplexity int) int
+		RunID        func(childComplexity int) int
+		Scope        func(childComplexity int) int
+		Seq          func(childComplexity int) int
+		SessionID    func(childComplexity int) int
+		Stage        func(childComplexity int) int
+		Type         func(childComplexity int) int
+		UsedNanoUsd  func(childComplexity int) int
+		UsedTokens   func(childComplexity int) int
+	}
+
+	BudgetState struct {
+		Action       func(childComplexity int) int
+		Agent        func(childComplexity int) int
+		Day          func(childComplexity int) int
+		LimitNanoUsd func(childComplexity int) int
+		LimitTokens  func(childComplexity int) int
+		Scope        func(childComplexity int) int
+		Unpriced     func(childComplexity int) int
+		UsedNanoUsd  func(childComplexity int) int
+		UsedTokens   func(childComplexity int) int
+	}
+
 	ChartConfigured struct {
 		Agent     func(childComplexity int) int
 		At        func(childComplexity int) int
@@ -412,6 +448,7 @@ type ComplexityRoot struct {
 
 	Query struct {
 		Agents         func(childComplexity int) int
+		Budgets        func(childComplexity int) int
 		CompareMetrics func(childComplexity int, runIds []string, names []string, maxPoints *int) int
 		Events         func(childComplexity int, sessionID string, after *int64, before *int64, first *int, last *int, types []model.EventType, runID *string) int
 		Models         func(childComplexity int) int
@@ -535,6 +572,7 @@ type ComplexityRoot struct {
 
 	RunInput struct {
 		Agent          func(childComplexity int) int
+		Budget         func(childComplexity int) int
 		Code           func(childComplexity int) int
 		Command        func(childComplexity int) int
 		Model          func(childComplexity int) int
@@ -1240,6 +1278,171 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Artifact.Size(childComplexity), true
+
+	case "Budget.action":
+		if e.ComplexityRoot.Budget.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Budget.Action(childComplexity), true
+	case "Budget.tokens":
+		if e.ComplexityRoot.Budget.Tokens == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Budget.Tokens(childComplexity), true
+	case "Budget.usd":
+		if e.ComplexityRoot.Budget.Usd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Budget.Usd(childComplexity), true
+
+	case "BudgetReached.action":
+		if e.ComplexityRoot.BudgetReached.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Action(childComplexity), true
+	case "BudgetReached.agent":
+		if e.ComplexityRoot.BudgetReached.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Agent(childComplexity), true
+	case "BudgetReached.at":
+		if e.ComplexityRoot.BudgetReached.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.At(childComplexity), true
+	case "BudgetReached.budgetAgent":
+		if e.ComplexityRoot.BudgetReached.BudgetAgent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.BudgetAgent(childComplexity), true
+	case "BudgetReached.day":
+		if e.ComplexityRoot.BudgetReached.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Day(childComplexity), true
+	case "BudgetReached.limitNanoUsd":
+		if e.ComplexityRoot.BudgetReached.LimitNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.LimitNanoUsd(childComplexity), true
+	case "BudgetReached.limitTokens":
+		if e.ComplexityRoot.BudgetReached.LimitTokens == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.LimitTokens(childComplexity), true
+	case "BudgetReached.runId":
+		if e.ComplexityRoot.BudgetReached.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.RunID(childComplexity), true
+	case "BudgetReached.scope":
+		if e.ComplexityRoot.BudgetReached.Scope == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Scope(childComplexity), true
+	case "BudgetReached.seq":
+		if e.ComplexityRoot.BudgetReached.Seq == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Seq(childComplexity), true
+	case "BudgetReached.sessionId":
+		if e.ComplexityRoot.BudgetReached.SessionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.SessionID(childComplexity), true
+	case "BudgetReached.stage":
+		if e.ComplexityRoot.BudgetReached.Stage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Stage(childComplexity), true
+	case "BudgetReached.type":
+		if e.ComplexityRoot.BudgetReached.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.Type(childComplexity), true
+	case "BudgetReached.usedNanoUsd":
+		if e.ComplexityRoot.BudgetReached.UsedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.UsedNanoUsd(childComplexity), true
+	case "BudgetReached.usedTokens":
+		if e.ComplexityRoot.BudgetReached.UsedTokens == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetReached.UsedTokens(childComplexity), true
+
+	case "BudgetState.action":
+		if e.ComplexityRoot.BudgetState.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.Action(childComplexity), true
+	case "BudgetState.agent":
+		if e.ComplexityRoot.BudgetState.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.Agent(childComplexity), true
+	case "BudgetState.day":
+		if e.ComplexityRoot.BudgetState.Day == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.Day(childComplexity), true
+	case "BudgetState.limitNanoUsd":
+		if e.ComplexityRoot.BudgetState.LimitNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.LimitNanoUsd(childComplexity), true
+	case "BudgetState.limitTokens":
+		if e.ComplexityRoot.BudgetState.LimitTokens == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.LimitTokens(childComplexity), true
+	case "BudgetState.scope":
+		if e.ComplexityRoot.BudgetState.Scope == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.Scope(childComplexity), true
+	case "BudgetState.unpriced":
+		if e.ComplexityRoot.BudgetState.Unpriced == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.Unpriced(childComplexity), true
+	case "BudgetState.usedNanoUsd":
+		if e.ComplexityRoot.BudgetState.UsedNanoUsd == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.UsedNanoUsd(childComplexity), true
+	case "BudgetState.usedTokens":
+		if e.ComplexityRoot.BudgetState.UsedTokens == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BudgetState.UsedTokens(childComplexity), true
 
 	case "ChartConfigured.agent":
 		if e.ComplexityRoot.ChartConfigured.Agent == nil {
@@ -2476,6 +2679,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Agents(childComplexity), true
+	case "Query.budgets":
+		if e.ComplexityRoot.Query.Budgets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Budgets(childComplexity), true
 	case "Query.compareMetrics":
 		if e.ComplexityRoot.Query.CompareMetrics == nil {
 			break
@@ -3112,6 +3321,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RunInput.Agent(childComplexity), true
+	case "RunInput.budget":
+		if e.ComplexityRoot.RunInput.Budget == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunInput.Budget(childComplexity), true
 	case "RunInput.code":
 		if e.ComplexityRoot.RunInput.Code == nil {
 			break
@@ -4081,6 +4296,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalers := func() *graphql.InputUnmarshalerIndex {
 		return graphql.NewInputUnmarshalerIndex(
 			graphql.NewInputUnmarshaler("AnswerQuestionInput", ec.unmarshalInputAnswerQuestionInput),
+			graphql.NewInputUnmarshaler("BudgetInput", ec.unmarshalInputBudgetInput),
 			graphql.NewInputUnmarshaler("CreateSessionInput", ec.unmarshalInputCreateSessionInput),
 			graphql.NewInputUnmarshaler("EnvVar", ec.unmarshalInputEnvVar),
 			graphql.NewInputUnmarshaler("RepriceUsageInput", ec.unmarshalInputRepriceUsageInput),
@@ -4198,6 +4414,7 @@ var sources = []*ast.Source{
   CHART_CONFIGURED
   MEDIA_LOGGED
   USAGE_RECORDED
+  BUDGET_REACHED
   QUESTION_ASKED
   QUESTION_ANSWERED
   REPORT_READY
@@ -4445,6 +4662,28 @@ type UsageRecorded implements Event {
   superseded: Boolean!
 }
 
+"A budget is used up, and what is done about it. Once for each budget and run; after an answer that raised it again."
+type BudgetReached implements Event {
+  seq: Long!
+  at: Time!
+  type: EventType!
+  sessionId: ID!
+  runId: ID
+  agent: String
+  stage: String
+  scope: BudgetScope!
+  "The agent of an AGENT_DAY budget."
+  budgetAgent: String
+  "The UTC day of a budget that has one."
+  day: Date
+  limitNanoUsd: Long
+  limitTokens: Long
+  "What has no price counts as 0."
+  usedNanoUsd: Long!
+  usedTokens: Long!
+  action: BudgetAction!
+}
+
 type QuestionAsked implements Event {
   seq: Long!
   at: Time!
@@ -4651,6 +4890,8 @@ scalar Time
 scalar Date
 "Any JSON value."
 scalar JSON
+"An amount of USD as a decimal string, exact to 1e-9, for example \"0.25\"; a number is accepted as input."
+scalar Decimal
 
 type Query {
   session(id: ID!): Session
@@ -4674,6 +4915,8 @@ type Query {
   the last minute: the subscription ` + "`" + `usage` + "`" + ` has the open ones.
   """
   usageRollups(from: Date!, to: Date!, groupBy: [UsageDimension!]!, filter: UsageFilter): [UsageRollup!]!
+  "The budgets of today: the operator's, and those of the agents."
+  budgets: [BudgetState!]!
   compareMetrics(runIds: [ID!]!, names: [String!], maxPoints: Int = 1000): [MetricSeries!]!
   server: ServerInfo!
 }
@@ -4776,6 +5019,8 @@ input StartRunInput {
   command: [String!]
   env: [EnvVar!]
   sandbox: SandboxInput
+  "What the run and everything it delegates to may use. The operator's budgets and the agent's hold as well."
+  budget: BudgetInput
   onBusy: OnBusy = REJECT
   "Bounds the whole run; sandbox.timeoutSeconds bounds one execution."
   timeoutSeconds: Float
@@ -4785,6 +5030,36 @@ input StartRunInput {
   config: JSON
   "The same key with the same input gives the same run; with another input it is a CONFLICT. Unique per team."
   idempotencyKey: String
+}
+
+"At least one of usd and tokens. A budget is used up when what was used reaches it."
+input BudgetInput {
+  usd: Decimal
+  "Of input, cache and output together."
+  tokens: Long
+  action: BudgetAction = ABORT
+}
+
+"What happens when a budget is used up."
+enum BudgetAction {
+  "An event, once, and the run goes on."
+  WARN
+  "The run waits for an answer to how much more it may use."
+  PAUSE
+  "The run ends CANCELLED BUDGET, with everything it delegated to."
+  ABORT
+}
+
+"Whose use a budget counts."
+enum BudgetScope {
+  "A run and everything it delegated to."
+  RUN
+  "All runs of a session."
+  SESSION
+  "All runs of an agent, on a UTC day."
+  AGENT_DAY
+  "All runs of the server's database, on a UTC day."
+  DAY
 }
 
 input EnvVar {
@@ -4972,6 +5247,30 @@ type RunInput {
   timeoutSeconds: Float
   "Only what the request set."
   sandbox: JSON
+  budget: Budget
+}
+
+type Budget {
+  usd: Decimal
+  tokens: Long
+  action: BudgetAction!
+}
+
+"A budget of the day and what was used of it."
+type BudgetState {
+  scope: BudgetScope!
+  "The UTC day."
+  day: Date!
+  "Of an AGENT_DAY budget."
+  agent: String
+  limitNanoUsd: Long
+  limitTokens: Long
+  "What has no price counts as 0."
+  usedNanoUsd: Long!
+  usedTokens: Long!
+  "Records without a price."
+  unpriced: Long!
+  action: BudgetAction!
 }
 
 enum Provenance {
@@ -5395,6 +5694,42 @@ func (ec *executionContext) childFields_Artifact(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type Artifact", field.Name)
 }
 
+func (ec *executionContext) childFields_Budget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "usd":
+		return ec.fieldContext_Budget_usd(ctx, field)
+	case "tokens":
+		return ec.fieldContext_Budget_tokens(ctx, field)
+	case "action":
+		return ec.fieldContext_Budget_action(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Budget", field.Name)
+}
+
+func (ec *executionContext) childFields_BudgetState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "scope":
+		return ec.fieldContext_BudgetState_scope(ctx, field)
+	case "day":
+		return ec.fieldContext_BudgetState_day(ctx, field)
+	case "agent":
+		return ec.fieldContext_BudgetState_agent(ctx, field)
+	case "limitNanoUsd":
+		return ec.fieldContext_BudgetState_limitNanoUsd(ctx, field)
+	case "limitTokens":
+		return ec.fieldContext_BudgetState_limitTokens(ctx, field)
+	case "usedNanoUsd":
+		return ec.fieldContext_BudgetState_usedNanoUsd(ctx, field)
+	case "usedTokens":
+		return ec.fieldContext_BudgetState_usedTokens(ctx, field)
+	case "unpriced":
+		return ec.fieldContext_BudgetState_unpriced(ctx, field)
+	case "action":
+		return ec.fieldContext_BudgetState_action(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BudgetState", field.Name)
+}
+
 func (ec *executionContext) childFields_EventFile(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "path":
@@ -5783,6 +6118,8 @@ func (ec *executionContext) childFields_RunInput(ctx context.Context, field grap
 		return ec.fieldContext_RunInput_timeoutSeconds(ctx, field)
 	case "sandbox":
 		return ec.fieldContext_RunInput_sandbox(ctx, field)
+	case "budget":
+		return ec.fieldContext_RunInput_budget(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunInput", field.Name)
 }

@@ -40,6 +40,7 @@ type QueryResolver interface {
 	Agents(ctx context.Context) ([]*model.Agent, error)
 	Models(ctx context.Context) ([]*model.Model, error)
 	UsageRollups(ctx context.Context, from time.Time, to time.Time, groupBy []model.UsageDimension, filter *model.UsageFilter) ([]*model.UsageRollup, error)
+	Budgets(ctx context.Context) ([]*model.BudgetState, error)
 	CompareMetrics(ctx context.Context, runIds []string, names []string, maxPoints *int) ([]*model.MetricSeries, error)
 	Server(ctx context.Context) (*model.ServerInfo, error)
 }
@@ -1044,6 +1045,282 @@ func (ec *executionContext) _Artifact_modifiedAt(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_Artifact_modifiedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Artifact", field, false, false, "Time")
+}
+
+func (ec *executionContext) _Budget_usd(ctx context.Context, field graphql.CollectedField, obj *model.Budget) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Budget_usd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Usd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalODecimal2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Budget_usd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Budget", field, false, false, "Decimal")
+}
+
+func (ec *executionContext) _Budget_tokens(ctx context.Context, field graphql.CollectedField, obj *model.Budget) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Budget_tokens(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tokens, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Budget_tokens(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Budget", field, false, false, "Long")
+}
+
+func (ec *executionContext) _Budget_action(ctx context.Context, field graphql.CollectedField, obj *model.Budget) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Budget_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.BudgetAction) graphql.Marshaler {
+			return ec.marshalNBudgetAction2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Budget_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Budget", field, false, false, "BudgetAction")
+}
+
+func (ec *executionContext) _BudgetState_scope(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_scope(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Scope, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.BudgetScope) graphql.Marshaler {
+			return ec.marshalNBudgetScope2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetScope(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_scope(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "BudgetScope")
+}
+
+func (ec *executionContext) _BudgetState_day(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_day(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Day, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNDate2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_day(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Date")
+}
+
+func (ec *executionContext) _BudgetState_agent(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_agent(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Agent, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_agent(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "String")
+}
+
+func (ec *executionContext) _BudgetState_limitNanoUsd(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_limitNanoUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LimitNanoUsd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_limitNanoUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Long")
+}
+
+func (ec *executionContext) _BudgetState_limitTokens(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_limitTokens(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LimitTokens, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOLong2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_limitTokens(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Long")
+}
+
+func (ec *executionContext) _BudgetState_usedNanoUsd(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_usedNanoUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.UsedNanoUsd, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_usedNanoUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Long")
+}
+
+func (ec *executionContext) _BudgetState_usedTokens(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_usedTokens(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.UsedTokens, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_usedTokens(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Long")
+}
+
+func (ec *executionContext) _BudgetState_unpriced(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_unpriced(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unpriced, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNLong2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_unpriced(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "Long")
+}
+
+func (ec *executionContext) _BudgetState_action(ctx context.Context, field graphql.CollectedField, obj *model.BudgetState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BudgetState_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.BudgetAction) graphql.Marshaler {
+			return ec.marshalNBudgetAction2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BudgetState_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BudgetState", field, false, false, "BudgetAction")
 }
 
 func (ec *executionContext) _Execution_id(ctx context.Context, field graphql.CollectedField, obj *model.Execution) (ret graphql.Marshaler) {
@@ -3455,6 +3732,38 @@ func (ec *executionContext) fieldContext_Query_usageRollups(ctx context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_budgets(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_budgets(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Budgets(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*model.BudgetState) graphql.Marshaler {
+			return ec.marshalNBudgetState2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetStateᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_budgets(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BudgetState(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_compareMetrics(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5055,6 +5364,38 @@ func (ec *executionContext) _RunInput_sandbox(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_RunInput_sandbox(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RunInput", field, false, false, "JSON")
+}
+
+func (ec *executionContext) _RunInput_budget(ctx context.Context, field graphql.CollectedField, obj *model.RunInput) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunInput_budget(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Budget, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Budget) graphql.Marshaler {
+			return ec.marshalOBudget2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudget(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RunInput_budget(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RunInput",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Budget(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _SandboxInfo_backend(ctx context.Context, field graphql.CollectedField, obj *model.SandboxInfo) (ret graphql.Marshaler) {
@@ -7020,6 +7361,66 @@ func UnmarshalAnswerQuestionInput(ctx context.Context, raw any) (model.AnswerQue
 	return out, err
 }
 
+func (ec *executionContext) unmarshalInputBudgetInput(ctx context.Context, obj any) (model.BudgetInput, error) {
+	var it model.BudgetInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["action"]; !present {
+		asMap["action"] = "ABORT"
+	}
+
+	fieldsInOrder := [...]string{"usd", "tokens", "action"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "usd":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("usd"))
+			data, err := ec.unmarshalODecimal2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Usd = data
+		case "tokens":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tokens"))
+			data, err := ec.unmarshalOLong2ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tokens = data
+		case "action":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("action"))
+			data, err := ec.unmarshalOBudgetAction2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Action = data
+		}
+	}
+	return it, nil
+}
+
+// UnmarshalBudgetInput unmarshals raw into the BudgetInput input type, using the
+// unmarshaler bound to ctx's request. Call it from a resolver to decode an input
+// object that was not passed as a field argument.
+//
+// ctx must come from a gqlgen request; outside one there is no unmarshaler to use
+// and the returned error says so.
+func UnmarshalBudgetInput(ctx context.Context, raw any) (model.BudgetInput, error) {
+	var out model.BudgetInput
+	err := graphql.UnmarshalNamedInputFromContext(ctx, "BudgetInput", raw, &out)
+	return out, err
+}
+
 func (ec *executionContext) unmarshalInputCreateSessionInput(ctx context.Context, obj any) (model.CreateSessionInput, error) {
 	var it model.CreateSessionInput
 	if obj == nil {
@@ -7536,7 +7937,7 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 		asMap["onBusy"] = "REJECT"
 	}
 
-	fieldsInOrder := [...]string{"agent", "sessionId", "title", "prompt", "stage", "model", "code", "command", "env", "sandbox", "onBusy", "timeoutSeconds", "labels", "config", "idempotencyKey"}
+	fieldsInOrder := [...]string{"agent", "sessionId", "title", "prompt", "stage", "model", "code", "command", "env", "sandbox", "budget", "onBusy", "timeoutSeconds", "labels", "config", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -7613,6 +8014,13 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 				return it, err
 			}
 			it.Sandbox = data
+		case "budget":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("budget"))
+			data, err := ec.unmarshalOBudgetInput2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Budget = data
 		case "onBusy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("onBusy"))
 			data, err := ec.unmarshalOOnBusy2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐOnBusy(ctx, v)
@@ -7907,6 +8315,122 @@ func (ec *executionContext) _Artifact(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "modifiedAt":
 			out.Values[i] = ec._Artifact_modifiedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
+var budgetImplementors = []string{"Budget"}
+
+func (ec *executionContext) _Budget(ctx context.Context, sel ast.SelectionSet, obj *model.Budget) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, budgetImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Budget")
+		case "usd":
+			out.Values[i] = ec._Budget_usd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "tokens":
+			out.Values[i] = ec._Budget_tokens(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "action":
+			out.Values[i] = ec._Budget_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
+var budgetStateImplementors = []string{"BudgetState"}
+
+func (ec *executionContext) _BudgetState(ctx context.Context, sel ast.SelectionSet, obj *model.BudgetState) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, budgetStateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BudgetState")
+		case "scope":
+			out.Values[i] = ec._BudgetState_scope(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "day":
+			out.Values[i] = ec._BudgetState_day(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "agent":
+			out.Values[i] = ec._BudgetState_agent(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "limitNanoUsd":
+			out.Values[i] = ec._BudgetState_limitNanoUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "limitTokens":
+			out.Values[i] = ec._BudgetState_limitTokens(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "usedNanoUsd":
+			out.Values[i] = ec._BudgetState_usedNanoUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "usedTokens":
+			out.Values[i] = ec._BudgetState_usedTokens(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "unpriced":
+			out.Values[i] = ec._BudgetState_unpriced(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "action":
+			out.Values[i] = ec._BudgetState_action(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -8720,6 +9244,12 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				func(ctx context.Context) graphql.Marshaler {
 					return ec._Query_usageRollups(ctx, field)
 				})
+		case "budgets":
+			out.ResolveRootConcurrently(innerCtx, ec.OperationContext, i,
+				true, true,
+				func(ctx context.Context) graphql.Marshaler {
+					return ec._Query_budgets(ctx, field)
+				})
 		case "compareMetrics":
 			out.ResolveRootConcurrently(innerCtx, ec.OperationContext, i,
 				true, true,
@@ -9173,6 +9703,11 @@ func (ec *executionContext) _RunInput(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "sandbox":
 			out.Values[i] = ec._RunInput_sandbox(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "budget":
+			out.Values[i] = ec._RunInput_budget(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -9996,6 +10531,50 @@ func (ec *executionContext) marshalNArtifact2ᚖgithubᚗcomᚋweirhqᚋweirᚋg
 	return ec._Artifact(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNBudgetAction2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx context.Context, v any) (model.BudgetAction, error) {
+	var res model.BudgetAction
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBudgetAction2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx context.Context, sel ast.SelectionSet, v model.BudgetAction) graphql.Marshaler {
+	return v
+}
+
+func (ec *executionContext) unmarshalNBudgetScope2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetScope(ctx context.Context, v any) (model.BudgetScope, error) {
+	var res model.BudgetScope
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNBudgetScope2githubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetScope(ctx context.Context, sel ast.SelectionSet, v model.BudgetScope) graphql.Marshaler {
+	return v
+}
+
+func (ec *executionContext) marshalNBudgetState2ᚕᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetStateᚄ(ctx context.Context, sel ast.SelectionSet, v []*model.BudgetState) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 16, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBudgetState2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetState(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBudgetState2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetState(ctx context.Context, sel ast.SelectionSet, v *model.BudgetState) graphql.Marshaler {
+	if v == nil {
+		graphql.AddInvalidNullError(ctx, "BudgetState!")
+		return graphql.Null
+	}
+	return ec._BudgetState(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNDate2timeᚐTime(ctx context.Context, v any) (time.Time, error) {
 	res, err := scalar.UnmarshalDate(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -10657,6 +11236,37 @@ func (ec *executionContext) marshalOAbortReceipt2ᚖgithubᚗcomᚋweirhqᚋweir
 	return ec._AbortReceipt(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOBudget2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudget(ctx context.Context, sel ast.SelectionSet, v *model.Budget) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Budget(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOBudgetAction2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx context.Context, v any) (*model.BudgetAction, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.BudgetAction)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOBudgetAction2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetAction(ctx context.Context, sel ast.SelectionSet, v *model.BudgetAction) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
+}
+
+func (ec *executionContext) unmarshalOBudgetInput2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐBudgetInput(ctx context.Context, v any) (*model.BudgetInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputBudgetInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalOCostSource2ᚖgithubᚗcomᚋweirhqᚋweirᚋgraphᚋmodelᚐCostSource(ctx context.Context, v any) (*model.CostSource, error) {
 	if v == nil {
 		return nil, nil
@@ -10696,6 +11306,24 @@ func (ec *executionContext) marshalODate2ᚖtimeᚐTime(ctx context.Context, sel
 	_ = sel
 	_ = ctx
 	res := scalar.MarshalDate(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalODecimal2ᚖstring(ctx context.Context, v any) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalDecimal(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalODecimal2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalDecimal(*v)
 	return res
 }
 

@@ -150,6 +150,61 @@ type Artifact struct {
 	ModifiedAt time.Time `json:"modifiedAt"`
 }
 
+type Budget struct {
+	Usd    *string      `json:"usd,omitempty"`
+	Tokens *int64       `json:"tokens,omitempty"`
+	Action BudgetAction `json:"action"`
+}
+
+// At least one of usd and tokens. A budget is used up when what was used reaches it.
+type BudgetInput struct {
+	Usd *string `json:"usd,omitempty"`
+	// Of input, cache and output together.
+	Tokens *int64        `json:"tokens,omitempty"`
+	Action *BudgetAction `json:"action,omitempty"`
+}
+
+// A budget is used up, and what is done about it. Once for each budget and run; after an answer that raised it again.
+type BudgetReached struct {
+	Seq       int64       `json:"seq"`
+	At        time.Time   `json:"at"`
+	Type      EventType   `json:"type"`
+	SessionID string      `json:"sessionId"`
+	RunID     *string     `json:"runId,omitempty"`
+	Agent     *string     `json:"agent,omitempty"`
+	Stage     *string     `json:"stage,omitempty"`
+	Scope     BudgetScope `json:"scope"`
+	// The agent of an AGENT_DAY budget.
+	BudgetAgent *string `json:"budgetAgent,omitempty"`
+	// The UTC day of a budget that has one.
+	Day          *time.Time `json:"day,omitempty"`
+	LimitNanoUsd *int64     `json:"limitNanoUsd,omitempty"`
+	LimitTokens  *int64     `json:"limitTokens,omitempty"`
+	// What has no price counts as 0.
+	UsedNanoUsd int64        `json:"usedNanoUsd"`
+	UsedTokens  int64        `json:"usedTokens"`
+	Action      BudgetAction `json:"action"`
+}
+
+func (BudgetReached) IsEvent() {}
+
+// A budget of the day and what was used of it.
+type BudgetState struct {
+	Scope BudgetScope `json:"scope"`
+	// The UTC day.
+	Day time.Time `json:"day"`
+	// Of an AGENT_DAY budget.
+	Agent        *string `json:"agent,omitempty"`
+	LimitNanoUsd *int64  `json:"limitNanoUsd,omitempty"`
+	LimitTokens  *int64  `json:"limitTokens,omitempty"`
+	// What has no price counts as 0.
+	UsedNanoUsd int64 `json:"usedNanoUsd"`
+	UsedTokens  int64 `json:"usedTokens"`
+	// Records without a price.
+	Unpriced int64        `json:"unpriced"`
+	Action   BudgetAction `json:"action"`
+}
+
 type ChartConfigured struct {
 	Seq       int64       `json:"seq"`
 	At        time.Time   `json:"at"`
@@ -631,6 +686,7 @@ type RunInput struct {
 	TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty"`
 	// Only what the request set.
 	Sandbox scalar.JSON `json:"sandbox,omitempty"`
+	Budget  *Budget     `json:"budget,omitempty"`
 }
 
 // The first event of a run.
@@ -738,7 +794,9 @@ type StartRunInput struct {
 	Command []string      `json:"command,omitempty"`
 	Env     []*EnvVar     `json:"env,omitempty"`
 	Sandbox *SandboxInput `json:"sandbox,omitempty"`
-	OnBusy  *OnBusy       `json:"onBusy,omitempty"`
+	// What the run and everything it delegates to may use. The operator's budgets and the agent's hold as well.
+	Budget *BudgetInput `json:"budget,omitempty"`
+	OnBusy *OnBusy      `json:"onBusy,omitempty"`
 	// Bounds the whole run; sandbox.timeoutSeconds bounds one execution.
 	TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty"`
 	// Shown and filtered; any JSON object.
@@ -1002,6 +1060,103 @@ func (e AbortOutcome) MarshalGQL(w io.Writer) {
 	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
 }
 
+// What happens when a budget is used up.
+type BudgetAction string
+
+const (
+	// An event, once, and the run goes on.
+	BudgetActionWarn BudgetAction = "WARN"
+	// The run waits for an answer to how much more it may use.
+	BudgetActionPause BudgetAction = "PAUSE"
+	// The run ends CANCELLED BUDGET, with everything it delegated to.
+	BudgetActionAbort BudgetAction = "ABORT"
+)
+
+var AllBudgetAction = []BudgetAction{
+	BudgetActionWarn,
+	BudgetActionPause,
+	BudgetActionAbort,
+}
+
+func (e BudgetAction) IsValid() bool {
+	switch e {
+	case BudgetActionWarn, BudgetActionPause, BudgetActionAbort:
+		return true
+	}
+	return false
+}
+
+func (e BudgetAction) String() string {
+	return string(e)
+}
+
+func (e *BudgetAction) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = BudgetAction(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid BudgetAction", str)
+	}
+	return nil
+}
+
+func (e BudgetAction) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+// Whose use a budget counts.
+type BudgetScope string
+
+const (
+	// A run and everything it delegated to.
+	BudgetScopeRun BudgetScope = "RUN"
+	// All runs of a session.
+	BudgetScopeSession BudgetScope = "SESSION"
+	// All runs of an agent, on a UTC day.
+	BudgetScopeAgentDay BudgetScope = "AGENT_DAY"
+	// All runs of the server's database, on a UTC day.
+	BudgetScopeDay BudgetScope = "DAY"
+)
+
+var AllBudgetScope = []BudgetScope{
+	BudgetScopeRun,
+	BudgetScopeSession,
+	BudgetScopeAgentDay,
+	BudgetScopeDay,
+}
+
+func (e BudgetScope) IsValid() bool {
+	switch e {
+	case BudgetScopeRun, BudgetScopeSession, BudgetScopeAgentDay, BudgetScopeDay:
+		return true
+	}
+	return false
+}
+
+func (e BudgetScope) String() string {
+	return string(e)
+}
+
+func (e *BudgetScope) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = BudgetScope(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid BudgetScope", str)
+	}
+	return nil
+}
+
+func (e BudgetScope) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
 type CostSource string
 
 const (
@@ -1060,6 +1215,7 @@ const (
 	EventTypeChartConfigured   EventType = "CHART_CONFIGURED"
 	EventTypeMediaLogged       EventType = "MEDIA_LOGGED"
 	EventTypeUsageRecorded     EventType = "USAGE_RECORDED"
+	EventTypeBudgetReached     EventType = "BUDGET_REACHED"
 	EventTypeQuestionAsked     EventType = "QUESTION_ASKED"
 	EventTypeQuestionAnswered  EventType = "QUESTION_ANSWERED"
 	EventTypeReportReady       EventType = "REPORT_READY"
@@ -1090,6 +1246,7 @@ var AllEventType = []EventType{
 	EventTypeChartConfigured,
 	EventTypeMediaLogged,
 	EventTypeUsageRecorded,
+	EventTypeBudgetReached,
 	EventTypeQuestionAsked,
 	EventTypeQuestionAnswered,
 	EventTypeReportReady,
@@ -1107,7 +1264,7 @@ var AllEventType = []EventType{
 
 func (e EventType) IsValid() bool {
 	switch e {
-	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent, EventTypeAgentEscalated:
+	case EventTypeRunStarted, EventTypeStateChanged, EventTypeMessageDelta, EventTypeAgentMessage, EventTypeAgentThought, EventTypeToolCallStarted, EventTypeToolCallFinished, EventTypeExecutionStarted, EventTypeOutputWritten, EventTypeExecutionFinished, EventTypeMetricsLogged, EventTypeChartConfigured, EventTypeMediaLogged, EventTypeUsageRecorded, EventTypeBudgetReached, EventTypeQuestionAsked, EventTypeQuestionAnswered, EventTypeReportReady, EventTypeFilesReady, EventTypeHookFinished, EventTypeAbortRequested, EventTypeAgentAborted, EventTypeAgentTimedOut, EventTypeAgentErrored, EventTypeRunEnded, EventTypeWarning, EventTypeGapEvent, EventTypeAgentEscalated:
 		return true
 	}
 	return false

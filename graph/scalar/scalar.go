@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -228,4 +229,33 @@ func clip(s string) string {
 		return s[:60] + "..."
 	}
 	return s
+}
+
+// MarshalDecimal writes an amount of USD as a decimal string.
+func MarshalDecimal(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+
+// UnmarshalDecimal reads an amount of USD above 0 from a decimal string or a number
+// and gives it as run.ParseUSD takes it.
+func UnmarshalDecimal(v any) (string, error) {
+	var s string
+	switch v := v.(type) {
+	case string:
+		s = v
+	case json.Number:
+		f, err := v.Float64()
+		if s = v.String(); err == nil && strings.ContainsAny(s, "eE") {
+			s = strconv.FormatFloat(f, 'f', -1, 64)
+		}
+	case float64:
+		s = strconv.FormatFloat(v, 'f', -1, 64)
+	case int, int32, int64:
+		s = fmt.Sprint(v)
+	default:
+		return "", run.Errorf(run.Invalid, "%v is no amount of USD: give a decimal string, such as \"0.25\"", v)
+	}
+	n, err := run.ParseUSD(s)
+	if err != nil {
+		return "", run.Errorf(run.Invalid, "%w", err)
+	}
+	return n.String(), nil
 }

@@ -30,13 +30,22 @@ type Driver interface {
 	Run(ctx context.Context, t Task, h Host) (string, error)
 }
 
+// Continuer is a driver that can continue a run behind a model call. When a run
+// waited for an answer about its budget while the server restarted, ResumeKey is
+// the RequestKey of the last usage that the run itself had booked, or "" when it
+// had booked none: what came behind it is done again.
+type Continuer interface {
+	Driver
+	ContinuesBehindUsage()
+}
+
 // Task is what a driver has to do.
 type Task struct {
 	Run        run.Run
 	Definition Definition
 	Workspace  string // absolute path
 	// ResumeKey is set when the run was waiting for the answer to the question
-	// with this key while the server restarted: continue there.
+	// with this key while the server restarted: continue there. See Continuer.
 	ResumeKey string
 }
 
@@ -50,7 +59,9 @@ type Host interface {
 	// promises, so it returns before the commit; what follows by another method
 	// comes after it. The AgentMessage is the driver's to emit.
 	Text(ctx context.Context, messageID, text string) error
-	// Usage books the usage of a model call and emits UsageRecorded.
+	// Usage books the usage of a model call. It returns when the run may go on:
+	// while a budget is used up and a person is asked how much more, it waits, and
+	// so do Execute and Delegate.
 	Usage(ctx context.Context, u run.UsageRecord) error
 	// Execute runs a command in the run's sandbox: ExecutionStarted, output,
 	// metrics, ExecutionFinished and the compute usage are written by it.

@@ -32,6 +32,7 @@ func (f *file) check() {
 	f.checkEnv(d.Env)
 	f.checkSandbox(d.Sandbox)
 	f.checkFiles(d.Files)
+	f.checkBudget(d.Budget)
 	for i, h := range d.Hooks {
 		at := fmt.Sprintf("$.hooks[%d]", i)
 		if h.Name == "" {
@@ -193,6 +194,23 @@ func (f *file) checkSandbox(s run.SandboxRequest) {
 	}
 	if o := s.OnOutputLimit; o != "" && o != "STOP" && o != "TRUNCATE" {
 		f.add("$.sandbox.onOutputLimit", "onOutputLimit is %q; it is STOP or TRUNCATE", clip(o))
+	}
+}
+
+func (f *file) checkBudget(b *Budgets) {
+	if b == nil {
+		return
+	}
+	for _, n := range []struct {
+		name   string
+		budget *run.Budget
+	}{{"run", b.Run}, {"session", b.Session}, {"day", b.Day}} {
+		if n.budget == nil {
+			continue
+		}
+		if err := n.budget.Check(); err != nil {
+			f.add("$.budget."+n.name, "budget %s: %v", n.name, err)
+		}
 	}
 }
 

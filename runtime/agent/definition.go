@@ -19,6 +19,7 @@ type Definition struct {
 	Env      []run.EnvVar       `yaml:"env" json:"env,omitempty"`
 	Sandbox  run.SandboxRequest `yaml:"sandbox" json:"sandbox"`
 	Timeout  float64            `yaml:"timeoutSeconds" json:"timeoutSeconds,omitempty"` // of the run
+	Budget   *Budgets           `yaml:"budget" json:"budget,omitempty"`
 	Hooks    []Hook             `yaml:"hooks" json:"hooks,omitempty"`
 	Turns    []Turn             `yaml:"turns" json:"turns,omitempty"` // driver replay
 
@@ -27,6 +28,13 @@ type Definition struct {
 	// Files are copied into a new session's workspace before the first run:
 	// relative path to content.
 	Files map[string]string `yaml:"files" json:"files,omitempty"`
+}
+
+// Budgets are those of an agent. They hold beside the request's and the operator's.
+type Budgets struct {
+	Run     *run.Budget `yaml:"run" json:"run,omitempty"` // with everything that it delegates to
+	Session *run.Budget `yaml:"session" json:"session,omitempty"`
+	Day     *run.Budget `yaml:"day" json:"day,omitempty"` // of all runs of the agent
 }
 
 // Hook is a command that runs in the run's sandbox after success.

@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -32,6 +30,9 @@ func (m *emitter) compareCosts(events []*run.Event) {
 			continue
 		}
 		u, ok := p.(*run.UsageRecorded)
+		if ok && m.note != nil {
+			m.note(u)
+		}
 		if !ok || u.Superseded || u.CostSource != run.AgentReported || u.CostNanoUSD == nil || u.ComputedNanoUSD == nil || !differ(*u.CostNanoUSD, *u.ComputedNanoUSD) {
 			continue
 		}
@@ -40,7 +41,7 @@ func (m *emitter) compareCosts(events []*run.Event) {
 			m.doubted[u.Model] = true
 			m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: fmt.Sprintf(
 				"the agent reports %s USD for a request to %s, the price %s gives %s USD: the reported cost is booked, the other one stands beside it; if the price is wrong, correct it in the price file",
-				usd(*u.CostNanoUSD), named(u.Model), u.PriceID, usd(*u.ComputedNanoUSD))})}})
+				run.NanoUSD(*u.CostNanoUSD), named(u.Model), u.PriceID, run.NanoUSD(*u.ComputedNanoUSD))})}})
 		}
 		m.mu.Unlock()
 	}
@@ -60,17 +61,4 @@ func differ(a, b int64) bool {
 		apart = -apart
 	}
 	return apart > smallNanoUSD && apart > most/100
-}
-
-// usd writes an amount without rounding it.
-func usd(nano int64) string {
-	s := strconv.FormatInt(nano, 10)
-	if len(s) < 10 {
-		s = strings.Repeat("0", 10-len(s)) + s
-	}
-	whole, part := s[:len(s)-9], strings.TrimRight(s[len(s)-9:], "0")
-	if part == "" {
-		return whole
-	}
-	return whole + "." + part
 }

@@ -18,6 +18,9 @@ func (h *host) Delegate(ctx context.Context, d agent.Delegation) (run.Run, error
 		return run.Run{}, err
 	}
 	s := h.s
+	if err := h.pass(ctx); err != nil {
+		return run.Run{}, err
+	}
 	if s.depth >= s.e.opts.MaxDepth {
 		return run.Run{}, run.Errorf(run.Invalid, "agent %q cannot be called: there are %d levels of child runs already, and no more are allowed", d.Agent, s.depth)
 	}

@@ -61,6 +61,8 @@ type emitter struct {
 	room   chan struct{} // closed and replaced when size gets smaller
 	closed bool
 	failed error // fenced: nothing is taken any more
+	// note is told of each usage record that was committed.
+	note func(*run.UsageRecorded)
 	// doubted are the models whose stated cost was found to differ: one Warning each.
 	doubted map[string]bool
 

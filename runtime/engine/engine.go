@@ -37,6 +37,9 @@ type Options struct {
 	// not its to run.
 	Places bool
 
+	Budgets Budgets
+	Pricer  run.Pricer // prices what executions at work have used so far, for budgets; nil: nothing is known
+
 	Concurrency int           // root runs at work at once; default 8
 	MaxDepth    int           // levels of child runs below a root run; default 5
 	Poll        time.Duration // how often other replicas' queue entries and aborts are looked for; default 1 s
@@ -72,6 +75,8 @@ type Engine struct {
 	// hurry is closed when the stop leaves a process no more grace.
 	hurry   chan struct{}
 	hurried sync.Once
+
+	days days
 
 	wg      sync.WaitGroup
 	mu      sync.Mutex

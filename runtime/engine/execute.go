@@ -26,6 +26,9 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	}
 	ctx, release := h.both(ctx)
 	defer release()
+	if err := h.s.guard.pass(ctx); err != nil {
+		return sandbox.Result{}, agent.Output{}, err
+	}
 	k := newSink(h, x.CallID, spec)
 	defer h.s.working(k)()
 	k.raw.begin()
@@ -53,6 +56,9 @@ func (h *host) Execute(ctx context.Context, x agent.Exec) (sandbox.Result, agent
 	}
 	err = k.finished(&res)
 	k.raw.close(err == nil)
+	if err == nil && context.Cause(ctx) == nil {
+		_ = h.s.guard.pass(ctx) // why it stopped the run is the run's cause
+	}
 	return res, k.output(), err
 }
 
@@ -146,6 +152,7 @@ func (k *sink) started(ctx context.Context, st sandbox.Started) error {
 	k.exec.Backend, k.exec.Isolation, k.exec.Command = st.Backend, st.Isolation, st.Command
 	k.exec.StartedAt = time.Now()
 	k.open = true
+	k.running.Store(&run.UsageRecord{Run: k.exec.Run, Kind: run.ComputeUsage, At: k.exec.StartedAt, Backend: k.exec.Backend, GPU: k.exec.GPU})
 	return k.h.s.emit.commit(ctx, k.opening())
 }
 
@@ -162,6 +169,7 @@ func (k *sink) opening() entry {
 func (k *sink) finished(res *sandbox.Result) error {
 	s := k.h.s
 	loss, problems := k.account(res.Loss)
+	k.running.Store(nil) // before the record is there
 	res.Loss = loss
 	problems = append(res.Warnings, problems...)
 	now := time.Now()

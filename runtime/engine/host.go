@@ -72,7 +72,18 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	if err != nil {
 		return err
 	}
-	return h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}})
+	if err := h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}}); err != nil {
+		return err
+	}
+	h.s.guard.booked(h.s, u.RequestKey)
+	return h.pass(ctx)
+}
+
+// pass waits until the budgets let the run go on.
+func (h *host) pass(ctx context.Context) error {
+	ctx, release := h.both(ctx)
+	defer release()
+	return h.s.guard.pass(ctx)
 }
 
 // complete checks a record and fills what it leaves open.

@@ -67,10 +67,13 @@ func (e *Engine) resumable(ctx context.Context, r run.Run) (string, error) {
 	}
 	key := ""
 	for _, q := range list {
-		if q.State == run.QuestionOpen {
-			return q.Key, nil
-		}
 		key = q.Key // the newest answered one: the run had not seen the answer yet
+		if q.State == run.QuestionOpen {
+			break
+		}
+	}
+	if !e.resumes(r, key) {
+		return "", nil
 	}
 	return key, nil
 }

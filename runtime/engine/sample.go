@@ -67,5 +67,5 @@ func (s *sampler) call(ctx context.Context) (err error) {
 			err = fmt.Errorf("asking for the usage panicked: %v", p)
 		}
 	}()
-	return f(ctx)
+	return f(context.WithValue(ctx, sampling{}, true))
 }

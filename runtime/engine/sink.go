@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
@@ -19,6 +20,8 @@ type sink struct {
 	callID string
 	exec   run.Execution
 	open   bool // ExecutionStarted is written
+	// running is what the execution counts as while it runs, from At on.
+	running atomic.Pointer[run.UsageRecord]
 
 	stdout, stderr strings.Builder // the heads; each written by its stream's goroutine only
 	raw            rawFiles

@@ -56,6 +56,15 @@ func (e *Engine) Start(ctx context.Context, q run.StartRequest) (run.Run, error)
 		n.NewSession = &run.Session{ID: r.Session, Title: cmp.Or(strings.TrimSpace(q.Title), titleFor(q.Input)), CreatedAt: r.CreatedAt}
 	}
 	n.Run = r
+	if q.IdempotencyKey == "" { // an earlier run may be what is asked for: this one is stopped before it uses anything
+		def, err := e.lookup(r.Agent)
+		if err != nil {
+			return run.Run{}, err
+		}
+		if err := e.affords(ctx, def, q.Session); err != nil {
+			return run.Run{}, err
+		}
+	}
 	a, err := e.store.Accept(ctx, n)
 	if err != nil {
 		return run.Run{}, fmt.Errorf("accepting a run: %w", err)

@@ -52,6 +52,12 @@ type Store interface {
 	Owned(ctx context.Context, owner string) ([]run.Run, error)
 	// Runs gives a page of runs, newest first.
 	Runs(ctx context.Context, f run.RunFilter, p run.PageQuery) (run.Page[run.Run], error)
+	// InclusiveUsage sums up a run and everything it delegated to.
+	InclusiveUsage(ctx context.Context, id run.ID) (run.Usage, error)
+	// SessionUsage sums up all runs of a session.
+	SessionUsage(ctx context.Context, id run.SessionID) (run.Usage, error)
+	// SpentByAgent sums up the records whose request was in [from, to), by the agent of their runs.
+	SpentByAgent(ctx context.Context, from, to time.Time) (map[string]run.Spent, error)
 	// Executions gives a run's executions, oldest first.
 	Executions(ctx context.Context, id run.ID) ([]run.Execution, error)
 	// SessionOf gives the session of an execution.

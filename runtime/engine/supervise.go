@@ -34,6 +34,7 @@ type supervisor struct {
 	curves *sandbox.Curves // of all its executions
 
 	sampler sampler
+	guard   *guard // of the whole tree
 
 	mu        sync.Mutex
 	executing map[run.ExecutionID]*sink
@@ -51,6 +52,12 @@ func newSupervisor(ctx context.Context, e *Engine, r run.Run, parent *supervisor
 	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.emit = newEmitter(e.write, e.store, r, e.log, s.cancel)
+	s.emit.note = e.days.note
+	if parent != nil {
+		s.guard = parent.guard
+	} else {
+		s.guard = newGuard(s)
+	}
 	s.asked.waiting = r.State.Status == run.Waiting
 	s.parked.Store(s.asked.waiting)
 	return s
@@ -63,6 +70,9 @@ func (s *supervisor) supervise(resumeKey string) {
 	s.e.wg.Go(s.emit.loop)
 	s.checkIntent()
 	text, err := s.work(resumeKey)
+	if s.guard.drop(s); s.parent == nil {
+		s.guard.stop()
+	}
 	s.finish(s.translate(text, err))
 }
 
@@ -99,16 +109,26 @@ func (s *supervisor) work(resumeKey string) (string, error) {
 	if s.place, err = s.e.openWorkspace(s.run, s.def.Files); err != nil {
 		return "", err
 	}
-	if err := s.place.remember(s.ctx, resumeKey != ""); err != nil {
+	resumed := resumeKey != ""
+	if err := s.place.remember(s.ctx, resumed); err != nil {
 		s.warn("The workspace could not be read, so changed files may be missing from the artifacts: " + err.Error())
 	}
-	if resumeKey == "" {
+	if !resumed {
 		if err := s.announce(); err != nil {
 			return "", err
 		}
 	}
 	ctx, cancel := s.deadline()
 	defer cancel()
+	s.guard.add(s)
+	if resumed {
+		if resumeKey, err = s.guard.restore(ctx, resumeKey); err != nil {
+			return "", err
+		}
+	}
+	if err := s.guard.pass(ctx); err != nil {
+		return "", err
+	}
 	h := &host{s: s}
 	text, err := s.drive(ctx, driver, h, resumeKey)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, agent.ErrTimeout) {

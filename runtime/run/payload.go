@@ -24,6 +24,7 @@ const (
 	TypeChartConfigured   EventType = "CHART_CONFIGURED"
 	TypeMediaLogged       EventType = "MEDIA_LOGGED"
 	TypeUsageRecorded     EventType = "USAGE_RECORDED"
+	TypeBudgetReached     EventType = "BUDGET_REACHED"
 	TypeQuestionAsked     EventType = "QUESTION_ASKED"
 	TypeQuestionAnswered  EventType = "QUESTION_ANSWERED"
 	TypeReportReady       EventType = "REPORT_READY"
@@ -60,6 +61,7 @@ var kinds = []struct {
 	{12, TypeChartConfigured, func() Payload { return new(ChartConfigured) }},
 	{13, TypeMediaLogged, func() Payload { return new(MediaLogged) }},
 	{14, TypeUsageRecorded, func() Payload { return new(UsageRecorded) }},
+	{15, TypeBudgetReached, func() Payload { return new(BudgetReached) }},
 	{16, TypeQuestionAsked, func() Payload { return new(QuestionAsked) }},
 	{17, TypeQuestionAnswered, func() Payload { return new(QuestionAnswered) }},
 	{18, TypeReportReady, func() Payload { return new(ReportReady) }},
@@ -236,6 +238,19 @@ type UsageRecorded struct {
 	Superseded      bool             `json:"superseded,omitempty"` // counts in no sum any more
 }
 
+// BudgetReached says that a budget is used up, and what is done about it.
+type BudgetReached struct {
+	Scope        BudgetScope  `json:"scope"`
+	Agent        string       `json:"agent,omitempty"` // of AGENT_DAY
+	Day          string       `json:"day,omitempty"`   // UTC, as 2006-01-02
+	LimitNanoUSD int64        `json:"limitNanoUsd,omitempty"`
+	LimitTokens  int64        `json:"limitTokens,omitempty"`
+	UsedNanoUSD  int64        `json:"usedNanoUsd"`
+	UsedTokens   int64        `json:"usedTokens"`
+	Action       BudgetAction `json:"action"`
+	Key          string       `json:"key,omitempty"` // of the budget within the run
+}
+
 // QuestionAsked opens a question.
 type QuestionAsked struct {
 	QuestionID string          `json:"questionId"`
@@ -335,6 +350,7 @@ func (*MetricsLogged) Type() EventType     { return TypeMetricsLogged }
 func (*ChartConfigured) Type() EventType   { return TypeChartConfigured }
 func (*MediaLogged) Type() EventType       { return TypeMediaLogged }
 func (*UsageRecorded) Type() EventType     { return TypeUsageRecorded }
+func (*BudgetReached) Type() EventType     { return TypeBudgetReached }
 func (*QuestionAsked) Type() EventType     { return TypeQuestionAsked }
 func (*QuestionAnswered) Type() EventType  { return TypeQuestionAnswered }
 func (*ReportReady) Type() EventType       { return TypeReportReady }

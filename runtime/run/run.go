@@ -45,6 +45,7 @@ type Input struct {
 	TimeoutSeconds float64         `json:"timeoutSeconds,omitempty"`
 	Labels         json.RawMessage `json:"labels,omitempty"`
 	Config         json.RawMessage `json:"config,omitempty"`
+	Budget         *Budget         `json:"budget,omitempty"`
 	Place          *Place          `json:"place,omitempty"` // nil: the session's workspace
 }
 

@@ -75,6 +75,15 @@ func (o *options) rollupCheck() time.Duration {
 	return 0
 }
 
+// budgets leaves the operator's budgets to servers: a typed command has its own.
+func (o *options) budgets() engine.Budgets {
+	b := o.cfg.Budget
+	if o.typed != nil {
+		return engine.Budgets{}
+	}
+	return engine.Budgets{Run: b.Run, Session: b.Session, AgentDay: b.AgentDay, Day: b.Day}
+}
+
 // server is the built server.
 type server struct {
 	options
@@ -152,6 +161,9 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Replica:     s.replica,
 		Concurrency: o.cfg.Concurrency,
 		Drain:       o.cfg.StopTimeout,
+
+		Budgets: o.budgets(),
+		Pricer:  s.prices,
 
 		SnapshotInterval: o.cfg.SnapshotInterval,
 		RollupInterval:   o.cfg.RollupInterval,

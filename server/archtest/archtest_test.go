@@ -68,7 +68,7 @@ var rules = map[string][]string{
 	"examples": {},
 	"helpers":  {},
 
-	"server/config":    {"runtime/textfile"},
+	"server/config":    {"runtime/run", "runtime/textfile"},
 	"server/supervise": {},
 	// What the streaming transports share; it knows none of them.
 	"server/operation": {},

@@ -78,6 +78,13 @@ type Event struct {
 	RequestKey string
 	Usage      *Usage
 
+	// Of a budget that is used up.
+	Scope                     run.BudgetScope
+	BudgetAgent, Day          string
+	LimitNanoUsd, LimitTokens *Long
+	UsedNanoUsd, UsedTokens   Long
+	Action                    run.BudgetAction
+
 	QuestionID, Outcome string
 	Schema, Answer      json.RawMessage
 
@@ -154,6 +161,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on ChartConfigured { config }
   ... on MediaLogged { kind key step runTag data }
   ... on UsageRecorded { requestKey provider model tier usageStream backend gpu isError toolCalls computedNanoUsd priceId superseded usage { ` + usageFields + ` } }
+  ... on BudgetReached { scope budgetAgent day limitNanoUsd limitTokens usedNanoUsd usedTokens action }
   ... on QuestionAsked { questionId text schema }
   ... on QuestionAnswered { questionId outcome answer }
   ... on ReportReady { path }

@@ -26,6 +26,9 @@ type RunFlags struct {
 	Set     []string `help:"Hyper-parameter, kept in the run's config; a value that is JSON is taken as JSON. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Label   []string `help:"Label to find and compare the run by. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Timeout string   `help:"End the run after this time, such as 90s, 30m or 2h; a number is in seconds." setting:"WEIR_RUN_TIMEOUT" placeholder:"DURATION"`
+	Budget  string   `name:"budget-usd" help:"Most money of the run with everything that it delegates to, in USD." setting:"WEIR_RUN_BUDGET_USD" placeholder:"USD"`
+	Tokens  Number   `name:"budget-tokens" help:"Most tokens of the run with everything that it delegates to." setting:"WEIR_RUN_BUDGET_TOKENS" placeholder:"N"`
+	OnSpent string   `name:"on-budget" help:"What to do when a budget is used up: abort (the default), pause and ask, or warn." setting:"WEIR_RUN_ON_BUDGET" placeholder:"WHAT"`
 	Memory  string   `help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
 	CPUs    Number   `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
 	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
@@ -79,6 +82,13 @@ func (f *RunFlags) input(argv []string, getenv func(string) string, program func
 		// Of the command as well, whose default is shorter than many trainings; what
 		// the operator does not allow is refused then.
 		in["timeoutSeconds"], sandbox["timeoutSeconds"] = d.Seconds(), d.Seconds()
+	}
+	budget, err := f.budget()
+	if err != nil {
+		return nil, err
+	}
+	if len(budget) > 0 {
+		in["budget"] = budget
 	}
 	if len(sandbox) > 0 {
 		in["sandbox"] = sandbox
@@ -243,6 +253,35 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 	return s, nil
 }
 
+// budget is the input's budget.
+func (f *RunFlags) budget() (map[string]any, error) {
+	b := map[string]any{}
+	if f.Budget != "" {
+		n, err := run.ParseUSD(f.Budget)
+		if err != nil {
+			return nil, usagef("--budget-usd: %v", err)
+		}
+		b["usd"] = n.String()
+	}
+	if f.Tokens != "" {
+		n, err := strconv.ParseInt(string(f.Tokens), 10, 64)
+		if err != nil || n < 1 {
+			return nil, usagef("--budget-tokens %q is not a number of tokens: it must be a whole number, 1 or more", f.Tokens)
+		}
+		b["tokens"] = n
+	}
+	if f.OnSpent != "" {
+		b["action"] = strings.ToUpper(f.OnSpent)
+		if what := b["action"]; what != "ABORT" && what != "PAUSE" && what != "WARN" {
+			return nil, usagef("--on-budget %q must be abort, pause or warn", f.OnSpent)
+		}
+		if len(b) == 1 && f.Again == "" {
+			return nil, usagef("--on-budget %s needs --budget-usd or --budget-tokens", f.OnSpent)
+		}
+	}
+	return b, nil
+}
+
 // repeat gives the input of an earlier run with what in says changed.
 func repeat(ctx context.Context, c *Client, id string, in map[string]any) (map[string]any, error) {
 	r, err := c.Run(ctx, id)
@@ -261,7 +300,7 @@ func repeat(ctx context.Context, c *Client, id string, in map[string]any) (map[s
 	if r.Input.TimeoutSeconds != nil {
 		old["timeoutSeconds"] = *r.Input.TimeoutSeconds
 	}
-	for key, raw := range map[string]json.RawMessage{"sandbox": r.Input.Sandbox, "labels": r.Labels, "config": r.Config} {
+	for key, raw := range map[string]json.RawMessage{"sandbox": r.Input.Sandbox, "budget": r.Input.Budget, "labels": r.Labels, "config": r.Config} {
 		var fields map[string]any
 		if err := json.Unmarshal(raw, &fields); err == nil && len(fields) > 0 {
 			old[key] = fields

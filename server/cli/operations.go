@@ -52,7 +52,7 @@ type Input struct {
 	Prompt, Code, Model string
 	Command             []string
 	TimeoutSeconds      *float64
-	Sandbox             json.RawMessage
+	Sandbox, Budget     json.RawMessage
 }
 
 // Execution is one command of a run.
@@ -113,7 +113,7 @@ type Page[T any] struct {
 const (
 	runFields = `id session { id } parent { id } agent team stage driver provider model status exitReason attempt restartOf
 createdAt startedAt endedAt error result labels config usage { ` + usageFields + ` }
-input { agent prompt stage model code command timeoutSeconds sandbox }`
+input { agent prompt stage model code command timeoutSeconds sandbox budget { usd tokens action } }`
 	receiptFields = `runId requestedAt signalledAt processGoneAt sandboxGoneAt survivors outcome`
 	runMore       = `usageInclusive { ` + usageFields + ` } children { id agent status }
 executions { id backend isolation command exitClass exitCode signal seconds gpu isError startedAt endedAt outputs { stream bytes url } loss { ` + lossFields + ` } }

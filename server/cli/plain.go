@@ -123,6 +123,8 @@ func (v *PlainView) Other(e *Event) {
 		v.finished(e)
 	case run.TypeMediaLogged:
 		v.line(e, fmt.Sprintf("logged %s %s at step %d%s", strings.ToLower(e.Kind), e.Key, e.Step, extent(e.Data)))
+	case run.TypeBudgetReached:
+		v.line(e, budgetLine(e))
 	case run.TypeReportReady:
 		v.line(e, "report: "+e.Path)
 	case run.TypeFilesReady:

@@ -38,6 +38,8 @@ type Serve struct {
 	SnapshotInterval time.Duration `help:"How often the usage of live runs is kept." default:"1m" setting:"WEIR_SNAPSHOT_INTERVAL" placeholder:"DURATION"`
 	RollupInterval   time.Duration `help:"How often the sums of closed runs are brought up to date." default:"1m" setting:"WEIR_ROLLUP_INTERVAL" placeholder:"DURATION"`
 
+	Budget Budget `embed:"" prefix:"budget-"`
+
 	Sandbox Sandbox `embed:"" prefix:"sandbox-"`
 
 	AllowUnsandboxed bool `help:"Run commands as plain processes where no sandbox works. They can then do all that this user can." setting:"WEIR_ALLOW_UNSANDBOXED"`
@@ -136,6 +138,9 @@ func (s *Serve) Check(getenv func(string) string) error {
 		if i.value != 0 && i.value < time.Second || i.value > 24*time.Hour {
 			return fmt.Errorf("--%s %s is not between 1s and 24h", i.name, i.value)
 		}
+	}
+	if err := s.Budget.check(); err != nil {
+		return err
 	}
 	return s.Sandbox.check(s.Token)
 }

@@ -26,6 +26,9 @@ func New() Driver { return Driver{} }
 // Name implements agent.Driver.
 func (Driver) Name() string { return agent.DriverReplay }
 
+// ContinuesBehindUsage implements agent.Continuer.
+func (Driver) ContinuesBehindUsage() {}
+
 // Run implements agent.Driver. The result is the last text that was said.
 func (Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, error) {
 	p := player{task: t, host: h}
@@ -63,6 +66,9 @@ func (p *player) start() (int, error) {
 	for i, t := range p.task.Definition.Turns {
 		if t.Ask != nil && key(i) == p.task.ResumeKey {
 			return i, nil
+		}
+		if t.Usage != nil && key(i) == p.task.ResumeKey { // it is booked
+			return i + 1, nil
 		}
 		if t.Text != nil { // what was said before the question stays the result so far
 			p.said = p.fill(t.Text.Say)

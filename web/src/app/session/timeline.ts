@@ -1,4 +1,5 @@
 import { toLong } from '../api/long';
+import { budgetText } from './budget';
 import { type Event, type EventOf, seqOf } from './event';
 import {
   type AnyRow,
@@ -165,6 +166,9 @@ export class Timeline {
         return;
       case 'AgentErrored':
         this.#note(event, 'bad', 'error', event.text);
+        return;
+      case 'BudgetReached':
+        this.#note(event, event.action === 'ABORT' ? 'bad' : 'warn', 'budget', budgetText(event));
         return;
       case 'AgentEscalated':
         this.#note(event, 'bad', 'escalated', event.text);
