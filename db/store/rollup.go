@@ -78,6 +78,10 @@ func (t *tx) sweep(limit int, skip map[rollupKey]bool) ([]rollupKey, error) {
 		if err := t.query("taking the sweep", "SELECT pg_try_advisory_xact_lock(?)", func(rows *sql.Rows) error { return rows.Scan(&free) }, sweepLock); err != nil || !free {
 			return nil, err
 		}
+		// Else it sorts on disk. One replica sweeps at a time, by one statement.
+		if _, err := t.exec("making room for sums", "SET LOCAL work_mem = '64MB'"); err != nil {
+			return nil, err
+		}
 	}
 	var keys []rollupKey
 	if err := t.query("looking for rollup marks", "SELECT DISTINCT day, agent, team FROM rollup_dirty ORDER BY day, agent, team LIMIT ?", func(rows *sql.Rows) error {
@@ -109,25 +113,33 @@ func (t *tx) sweep(limit int, skip map[rollupKey]bool) ([]rollupKey, error) {
 	if _, err := t.exec("emptying rollups", wanted+"DELETE FROM usage_rollups WHERE (day, agent, team) IN (SELECT day, agent, team FROM wanted)", args...); err != nil {
 		return keys, err
 	}
-	_, err := t.exec("summing up rollups", wanted+rollupSum, args...)
+	_, err := t.exec("summing up rollups", wanted+rollupSum(t.d), args...)
 	return keys, err
 }
 
 // rollupSum adds up the records of closed runs, each under its own model,
-// provider and backend, and counts each run once, under its own.
-var rollupSum = `, parts AS (
+// provider and backend, and counts each run once, under its own. PostgreSQL
+// takes a join with the wanted keys for one that gives a few rows, and then reads
+// run by run; of the keys that IN names it expects as many as there are.
+func rollupSum(d dialect) string {
+	runs, wanted := "wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team", ""
+	if d.name() == postgres {
+		runs, wanted = "runs r", " WHERE (r.day, r.agent, r.team) IN (SELECT day, agent, team FROM wanted)"
+	}
+	return `, parts AS (
  SELECT r.day, r.agent, r.team, u.model, u.provider, u.backend, 0 AS runs, u.input_tokens, u.cache_read_tokens, u.cache_write_short_tokens,
   u.cache_write_long_tokens, u.output_tokens, u.reasoning_tokens, u.compute_us, u.cost_nano_usd, u.cost_source, u.provenance, 1 AS records
- FROM wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team JOIN usage_records u ON u.run_id = r.id AND NOT u.superseded
+ FROM ` + runs + ` JOIN usage_records u ON u.run_id = r.id AND NOT u.superseded` + wanted + `
  UNION ALL
  SELECT r.day, r.agent, r.team, r.model, r.provider, '', 1, 0, 0, 0, 0, 0, 0, 0, NULL, '', '', 0
- FROM wanted w JOIN runs r ON r.day = w.day AND r.agent = w.agent AND r.team = w.team)
+ FROM ` + runs + wanted + `)
 INSERT INTO usage_rollups (day, agent, team, model, provider, backend, runs, ` + sumColumns + `)
 SELECT day, agent, team, model, provider, backend, CAST(sum(runs) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), CAST(sum(cache_read_tokens) AS BIGINT),
  CAST(sum(cache_write_short_tokens) AS BIGINT), CAST(sum(cache_write_long_tokens) AS BIGINT), CAST(sum(output_tokens) AS BIGINT),
  CAST(sum(reasoning_tokens) AS BIGINT), CAST(sum(compute_us) AS BIGINT), ` + knownMoney("sum(records)") + `, ` + commonSource + `, ` + worstProvenance + `,
  CAST(sum(records) AS BIGINT), CAST(sum(records) - count(cost_nano_usd) AS BIGINT)
 FROM parts GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`
+}
 
 type rollupRow struct {
 	bun.BaseModel `bun:"table:usage_rollups,alias:o"`

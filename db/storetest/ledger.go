@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -276,6 +277,45 @@ func testCumulativeRace(t *testing.T, s Subject) {
 		equal(t, fmt.Sprint("what was booked of stream ", n), booked[fmt.Sprint("y", n)], 999)
 	}
 }
+
+// testCumulativeLock: a process that reads where a stream stands waits for one
+// that is about to move it.
+func testCumulativeLock(t *testing.T, s Subject) {
+	if s.Second == nil {
+		return // one process has it open, and one goroutine writes
+	}
+	second, _ := s.Second(t)
+	a, b := live(t, s.Store, "a"), live(t, s.Store, "a")
+	record(t, s.Store, a, total(call("0", "m", run.FromResult, 1, 0), "s"))
+	moving, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.Fail(func(statement string) error {
+		if statement == "moving a stream on" {
+			once.Do(func() {
+				close(moving)
+				<-goOn
+			})
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { record(t, s.Store, a, total(call("1", "m", run.FromResult, 1000, 0), "s")) })
+	<-moving
+	wg.Go(func() { record(t, second, b, total(call("1", "m", run.FromResult, 1000, 0), "s")) })
+	poll(t, func() error {
+		if s.Count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
+			return errNotWaiting
+		}
+		return nil
+	})
+	close(goOn)
+	wg.Wait()
+	s.Fail(nil)
+	of := func(r run.Run) int64 { return must[run.Run](t)(s.Store.Run(context.Background(), r.ID)).Usage.Input }
+	equal(t, "what was booked", of(a)+of(b), 1000)
+}
+
+var errNotWaiting = errors.New("the second process waits for no lock")
 
 // testUsageRefused: what cannot be is refused by name and takes nothing along.
 func testUsageRefused(t *testing.T, s Subject) {

@@ -124,6 +124,7 @@ func Run(t *testing.T, open Factory) {
 		{"Cumulative", testCumulative},
 		{"CumulativeCost", testCumulativeCost},
 		{"CumulativeRace", testCumulativeRace},
+		{"CumulativeLock", testCumulativeLock},
 		{"UsageRefused", testUsageRefused},
 		{"UsageOverflow", testUsageOverflow},
 		{"Reprice", testReprice},

@@ -141,6 +141,11 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			return nil, fmt.Errorf("--data %s: %w", o.cfg.Data, st.Problem)
 		}
 	}
+	if s.sandboxes.work() { // else plain processes use it, or nothing does
+		if err := o.cfg.SandboxPython(); err != nil && !o.examplesOnly {
+			return nil, err
+		}
+	}
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,

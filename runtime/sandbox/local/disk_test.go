@@ -17,6 +17,17 @@ import (
 	"github.com/weirhq/weir/runtime/sandbox"
 )
 
+// filled makes folders that are large though empty, and goes on to keep them.
+const filled = `
+keep = []
+def fill(d, n=600):
+    os.mkdir(d)
+    for j in range(n): os.close(os.open("%s/%0200d" % (d, j), os.O_CREAT))
+def empty(d):
+    for n in os.listdir(d): os.unlink(d + "/" + n)
+    os.rmdir(d)
+`
+
 // fills are ways to fill the disk past a limit of some MiB, file by file
 // within it. None ends by itself before a good many looks, and none leaves
 // something then: only the watcher ends it.
@@ -115,6 +126,36 @@ for c in range(8): # each time some folders one below the other, of which the la
     if os.fork() == 0: time.sleep(100)
     os.chdir(top)
 time.sleep(100)`,
+	"DeletedFolderOfAFile": filled + `
+while True: # one folder after the other of the same name, which only a deleted file of it keeps
+    fill("d"); keep.append(os.open("d/f", os.O_CREAT | os.O_RDWR)); empty("d")`,
+	"DeletedFolderOfALinkedFile": filled + `
+open("f", "w").close()
+while True: # always the same file, which has a name
+    fill("d"); os.link("f", "d/f"); keep.append(os.open("d/f", os.O_RDWR)); empty("d")`,
+	"DeletedFolderOfANamelessFile": filled + `
+while True:
+    fill("d"); keep.append(os.open("d", os.O_TMPFILE | os.O_RDWR)); empty("d")`,
+	"DeletedFolderOfAFIFO": filled + `
+while True:
+    fill("d"); os.mkfifo("d/f"); keep.append(os.open("d/f", os.O_RDWR)); empty("d")`,
+	"DeletedFolderOfASymlink": filled + `
+while True:
+    fill("d"); os.symlink("x", "d/f"); keep.append(os.open("d/f", os.O_PATH | os.O_NOFOLLOW)); empty("d")`,
+	"DeletedFolderOfAMapping": filled + `
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
+open("f", "w").write("x" * 4096)
+while True:
+    fill("d"); os.mkdir("d/e"); os.link("f", "d/e/f"); fd = os.open("d/e/f", os.O_RDWR)
+    libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0)); os.close(fd); empty("d/e"); empty("d")`,
+	"DeletedFoldersAboveAFile": filled + `
+while True: # with others in their place
+    path = "."
+    for i in range(20): path += "/d"; fill(path, 30)
+    keep.append(os.open(path + "/f", os.O_CREAT | os.O_RDWR))
+    for i in range(20): empty(path); path = path[:-2]
+    os.makedirs("d/d/d"); open("d/d/d/f (deleted)", "w").close(); [empty(d) for d in ("d/d/d", "d/d", "d")]`,
 	"DeletedProgram": `
 import shutil
 # From memory of its own: munmap(2) of all that is mapped of the program, then pause(2) for ever.
@@ -185,7 +226,7 @@ func TestTheDiskLimitEnds(t *testing.T) {
 					s.Limits.Timeout = 3 * time.Minute // which a busy machine needs to make that half
 					r.onText = freesAsMuch(t, filepath.Dir(s.Workspace))
 				}
-				if name == "InFlight" {
+				if name == "InFlight" || strings.HasPrefix(name, "DeletedFolder") {
 					s.Limits.Timeout = 2 * time.Minute // looks are rare on a busy machine, and others free space
 				}
 				res, err := sandbox.Run(t.Context(), b, s, r, sandbox.Options{})

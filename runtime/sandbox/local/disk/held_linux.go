@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,8 +31,15 @@ var errTooManyHeld = errors.New("more descriptors and mappings than are looked a
 
 // addHeld counts the files that have no name any more and that processes keep
 // open or mapped.
-func (g *gauge) addHeld(ctx context.Context, device uint64, of *Hold) error {
-	h := &held{gauge: g, device: device, seen: map[fileID]struct{}{}, left: maxHeld, maps: maxMaps, sockets: unixSockets(of.Network)}
+func (g *gauge) addHeld(ctx context.Context, workspace string, top *unix.Stat_t, of *Hold) error {
+	h := newHeld(g, top)
+	dir, err := unix.Open(workspace, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		h.top = dir
+		defer unix.Close(dir) //nolint:errcheck // opened for reading
+	}
+	var bound int
+	h.sockets, bound = unixSockets(of.Network)
 	for _, pid := range of.Members() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -45,6 +53,7 @@ func (g *gauge) addHeld(ctx context.Context, device uint64, of *Hold) error {
 			g.blind = true // a process that nobody may look into, or too much to look at
 		}
 	}
+	g.blind = g.blind || h.doubtful > doubtfulMost || bound > boundMost
 	g.pinned = g.pinned || stillThere(h.sockets, of.Network)
 	return nil
 }
@@ -53,13 +62,29 @@ func (g *gauge) addHeld(ctx context.Context, device uint64, of *Hold) error {
 type held struct {
 	*gauge
 	device uint64 // of the workspace
+	topIno uint64 // of the workspace
+	top    int    // the workspace; -1: it could not be opened
 	seen   map[fileID]struct{}
 	left   int   // descriptors and mappings that may still be looked at
 	maps   int64 // bytes about mappings that may still be read
 
 	sockets map[uint64]struct{} // of the network namespace, that no descriptor was seen of
 
+	kept       map[fileID]struct{} // folders of deleted names that were looked at
+	paths      map[string]bool     // of deleted folders of which nothing else is known
+	doubtful   int                 // folders that may be deleted ones
+	folderOf   func(link string) (folder, bool)
+	openFolder func(f folder, at int) (int, error)
+
 	memory map[string]bool // devices of files in memory, as maps writes them; nil: not asked yet
+}
+
+func newHeld(g *gauge, top *unix.Stat_t) *held {
+	return &held{
+		gauge: g, device: top.Dev, topIno: top.Ino, top: -1, left: maxHeld, maps: maxMaps,
+		seen: map[fileID]struct{}{}, kept: map[fileID]struct{}{}, paths: map[string]bool{},
+		folderOf: folderOf, openFolder: folder.open,
+	}
 }
 
 // process looks into one process. Its threads share their memory, but each may
@@ -82,12 +107,12 @@ func (h *held) process(ctx context.Context, pid int) error {
 			shown = append(shown[:min(len(shown), 1)], tid)
 		}
 		if err == nil {
-			_, err = h.linked(of + "/cwd") // a folder that was emptied and deleted keeps its size
+			_, err = h.linked(of, "/cwd") // a folder that was emptied and deleted keeps its size
 		}
 		h.pinned = h.pinned || pins(tid)
 		if err == nil && !memory {
 			// A program may unmap itself, and is kept by this only.
-			if memory, err = h.linked(of + "/exe"); memory && err == nil {
+			if memory, err = h.linked(of, "/exe"); memory && err == nil {
 				err = h.mappings(of)
 			}
 		}
@@ -109,18 +134,19 @@ func sameFiles(a, b int) bool {
 
 // linked counts what a link of /proc leads to, if it was deleted. It is not
 // there for a thread that has ended.
-func (h *held) linked(path string) (there bool, err error) {
+func (h *held) linked(of, name string) (there bool, err error) {
+	link := of + name
 	if h.left--; h.left < 0 {
 		return false, errTooManyHeld
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
+	if err := unix.Stat(link, &st); err != nil {
 		if proc.IsGone(err) {
 			err = nil
 		}
 		return false, err
 	}
-	return true, h.nameless(&st, path)
+	return true, h.nameless(of, &st, link)
 }
 
 func (h *held) descriptors(of string) error {
@@ -144,7 +170,7 @@ func (h *held) descriptors(of string) error {
 				delete(h.sockets, st.Ino)
 				h.blind = h.blind || carries(of, name)
 			}
-			if err := h.nameless(&st, of+"/fd/"+name); err != nil {
+			if err := h.nameless(of, &st, of+"/fd/"+name); err != nil {
 				return err
 			}
 		}
@@ -157,59 +183,36 @@ func (h *held) descriptors(of string) error {
 	}
 }
 
-// nameless counts a file or folder that was deleted and lies on a disk.
-func (h *held) nameless(st *unix.Stat_t, path string) error {
-	if kind := st.Mode & unix.S_IFMT; st.Nlink != 0 || (kind != unix.S_IFREG && kind != unix.S_IFDIR) {
+// nameless counts a file or folder that was deleted and lies on a disk, and the
+// deleted folders that it was in.
+func (h *held) nameless(of string, st *unix.Stat_t, link string) error {
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFDIR {
+		if st.Nlink != 0 {
+			return nil
+		}
+	} else if err := h.keeps(of, link, st); err != nil {
+		return err
+	}
+	if st.Nlink != 0 || (kind != unix.S_IFREG && kind != unix.S_IFDIR) {
 		return nil
 	}
 	id := fileID{st.Dev, st.Ino}
 	if _, again := h.seen[id]; again {
 		return nil
 	}
-	if memory, known := inMemory(path); !known || (memory && st.Dev != h.device) {
+	if memory, known := inMemory(link); !known || (memory && st.Dev != h.device) {
 		return nil // closed meanwhile; or bounded by the memory limit, or by its own size
 	}
+	if kind == unix.S_IFDIR {
+		dir, err := unix.Open(link, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil //nolint:nilerr // closed meanwhile
+		}
+		return h.upwards(dir)
+	}
 	h.seen[id] = struct{}{}
-	if err := h.add(st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return err
-	}
-	return h.above(path)
-}
-
-// above counts the deleted folders that a deleted folder was in: it keeps them,
-// and each keeps the size that it had.
-func (h *held) above(path string) error {
-	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	dir, err := unix.Openat(unix.AT_FDCWD, path, flags, 0)
-	for err == nil {
-		var st unix.Stat_t
-		up, failed := unix.Openat(dir, "..", flags, 0)
-		_ = unix.Close(dir)
-		if failed != nil {
-			return nil //nolint:nilerr // closed meanwhile, or not of this mount
-		}
-		dir = up
-		if h.left--; h.left < 0 {
-			err = errTooManyHeld
-			break
-		}
-		if err = unix.Fstat(dir, &st); err != nil {
-			break
-		}
-		id := fileID{st.Dev, st.Ino}
-		if _, again := h.seen[id]; again || st.Nlink != 0 {
-			break
-		}
-		h.seen[id] = struct{}{}
-		err = h.add(&st)
-	}
-	if dir >= 0 {
-		_ = unix.Close(dir)
-	}
-	if proc.IsGone(err) {
-		err = nil
-	}
-	return err
+	return h.add(st)
 }
 
 // inMemory tells whether a file lies in memory and not on a disk.
@@ -274,21 +277,21 @@ func (h *held) mapped(of string, line []byte) error {
 	if h.left--; h.left < 0 {
 		return errTooManyHeld
 	}
-	path := filepath.Join(of, "map_files", string(f[0]))
+	link := filepath.Join(of, "map_files", string(f[0]))
 	var st unix.Stat_t
-	switch err := unix.Stat(path, &st); {
+	switch err := unix.Stat(link, &st); {
 	case err == nil:
-		return h.nameless(&st, path)
+		return h.nameless(of, &st, link)
 	case errors.Is(err, unix.ENOENT): // unmapped meanwhile
 	default: // only root may ask
-		return h.unknown(of, f)
+		return h.onlyMapped(of, f)
 	}
 	return nil
 }
 
-// unknown counts a file of which only its mapping is known: as far as that
+// onlyMapped counts a file of which only its mapping is known: as far as that
 // reaches, and at least a part of the limit, so that there cannot be many.
-func (h *held) unknown(of string, f [][]byte) error {
+func (h *held) onlyMapped(of string, f [][]byte) error {
 	var from, to, offset, ino uint64
 	if n, _ := fmt.Sscanf(string(f[0])+" "+string(f[2])+" "+string(f[4]), "%x-%x %x %d", &from, &to, &offset, &ino); n != 4 {
 		h.blind = true
@@ -301,11 +304,16 @@ func (h *held) unknown(of string, f [][]byte) error {
 		return nil
 	}
 	id := fileID{h.device, ino}
-	if _, again := h.seen[id]; again {
-		return nil
-	}
+	_, again := h.seen[id]
 	h.seen[id] = struct{}{}
-	return h.add(&unix.Stat_t{Ino: ino, Nlink: 0, Mode: unix.S_IFREG, Blocks: int64(max(offset+to-from, uint64(h.limit/unknownShare)) / 512)})
+	folder := path.Dir(string(bytes.Join(f[5:], []byte(" "))))
+	if again { // maybe by another name, which was in another folder
+		return h.doubt(of, folder)
+	}
+	if err := h.add(&unix.Stat_t{Ino: ino, Nlink: 0, Mode: unix.S_IFREG, Blocks: int64(max(offset+to-from, uint64(h.unknown)) / 512)}); err != nil {
+		return err
+	}
+	return h.doubt(of, folder)
 }
 
 // memoryDevices gives the devices of the files in memory that a process can

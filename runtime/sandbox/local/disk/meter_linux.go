@@ -27,8 +27,8 @@ const (
 	// the free space of the file system decides. Descriptors on their way from one
 	// process to another are hidden for a moment, and space is lost to others, too.
 	blindLooks = 10
-	// unknownShare is the part of the limit that a file counts whose size the
-	// server may not ask for.
+	// unknownShare is the part of the limit that a file or folder counts whose size
+	// the server may not ask for.
 	unknownShare = 64
 )
 
@@ -100,6 +100,7 @@ type Meter struct {
 // gauge is one measurement.
 type gauge struct {
 	limit, bytes int64
+	unknown      int64 // what something counts whose size the server may not ask for
 	linked       map[fileID]struct{}
 	blind        bool // something was hidden
 	pinned       bool // a call under way may keep something
@@ -182,7 +183,7 @@ func (m *Meter) Use(ctx context.Context, limit, known int64, h *Hold) (int64, er
 // look measures once. It tells whether something was changed meanwhile so that
 // it may have missed it.
 func (m *Meter) look(ctx context.Context, limit, known int64, h *Hold) (_ *gauge, disturbed bool, err error) {
-	g := &gauge{limit: limit, bytes: known, linked: map[fileID]struct{}{}}
+	g := &gauge{limit: limit, bytes: known, unknown: (limit - m.base) / unknownShare, linked: map[fileID]struct{}{}}
 	var top unix.Stat_t
 	if err := unix.Lstat(m.workspace, &top); err != nil {
 		return nil, false, fmt.Errorf("looking at the workspace: %w", err)
@@ -200,7 +201,7 @@ func (m *Meter) look(ctx context.Context, limit, known int64, h *Hold) (_ *gauge
 	}
 	g.blind = t.Blind && h != nil
 	if err == nil && h != nil {
-		err = g.addHeld(ctx, top.Dev, h)
+		err = g.addHeld(ctx, m.workspace, &top, h)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, false, err

@@ -38,17 +38,18 @@ func pins(tid int) bool {
 
 // unixSockets lists the inodes of the sockets of a network namespace, which
 // must be the execution's own. A socket whose descriptor was closed while a call
-// waits on it can have deleted files in its queue.
-func unixSockets(network string) map[uint64]struct{} {
+// waits on it can have deleted files in its queue. It also tells how many have a
+// name in a folder: they keep that, though both may have been deleted.
+func unixSockets(network string) (found map[uint64]struct{}, bound int) {
 	if network == "" {
-		return nil
+		return nil, 0
 	}
 	f, err := os.Open(network + "/unix")
 	if err != nil {
-		return nil
+		return nil, 0
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	found := map[uint64]struct{}{}
+	found = map[uint64]struct{}{}
 	lines := bufio.NewScanner(io.LimitReader(f, maxMaps))
 	for lines.Scan() {
 		// Num RefCount Protocol Flags Type St Inode Path; inode 0 is a connection that
@@ -57,11 +58,14 @@ func unixSockets(network string) map[uint64]struct{} {
 		if len(field) < 7 {
 			continue
 		}
+		if len(field) > 7 && field[7][0] != '@' {
+			bound++
+		}
 		if ino, err := strconv.ParseUint(string(field[6]), 10, 64); err == nil && ino != 0 {
 			found[ino] = struct{}{}
 		}
 	}
-	return found
+	return found, bound
 }
 
 // stillThere tells whether one of these sockets has not been closed meanwhile.
@@ -69,7 +73,8 @@ func stillThere(sockets map[uint64]struct{}, network string) bool {
 	if len(sockets) == 0 {
 		return false
 	}
-	for ino := range unixSockets(network) {
+	now, _ := unixSockets(network)
+	for ino := range now {
 		if _, ok := sockets[ino]; ok {
 			return true
 		}
