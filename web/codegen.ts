@@ -13,7 +13,7 @@ const config: CodegenConfig = {
         enumsAsTypes: true,
         strictScalars: true,
         // A Long is a number while that is exact, else a decimal string; only toLong() of api/long.ts may read one.
-        scalars: { Long: 'number | string', Time: 'string', Date: 'string', JSON: 'unknown' },
+        scalars: { Long: 'number | string', Time: 'string', Date: 'string', Decimal: 'string', JSON: 'unknown' },
       },
     },
   },

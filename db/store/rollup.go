@@ -43,6 +43,9 @@ func (s *Store) SweepRollups(ctx context.Context) (int, error) {
 			keys, err = t.sweep(limit, skip)
 			return err
 		}})
+		if err != nil && ctx.Err() != nil {
+			return total, err // the writer may still be at it: keys are its
+		}
 		switch class := classify(err); {
 		case err == nil && len(keys) < limit:
 			return total + len(keys), nil
