@@ -124,7 +124,7 @@ func (i *IO) usageCSV(by []run.UsageDimension, rows []*rollup) error {
 	for _, r := range rows {
 		var line []string
 		for _, d := range by {
-			line = append(line, clean(r.value(d)))
+			line = append(line, inert(clean(r.value(d))))
 		}
 		u := r.Usage
 		for _, n := range []Long{r.Runs, u.Input, u.CacheRead, u.CacheWriteShort, u.CacheWriteLong, u.Output, u.Reasoning} {
@@ -141,6 +141,17 @@ func (i *IO) usageCSV(by []run.UsageDimension, rows []*rollup) error {
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// inert keeps a spreadsheet from taking a name for a formula: agents, teams and
+// models are named by whoever starts them, and who opens the report runs what
+// stands in it. See https://owasp.org/www-community/attacks/CSV_Injection. A
+// carriage return, which such programs skip, is gone by then.
+func inert(name string) string {
+	if name != "" && strings.ContainsRune("=+-@\t", rune(name[0])) {
+		return "'" + name
+	}
+	return name
 }
 
 // domain is a usage that can be added up.

@@ -87,6 +87,33 @@ func TestUsageCSV(t *testing.T) {
 	}
 }
 
+// A name is no formula for the program that opens the report.
+func TestUsageCSVHasNoFormulas(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		`=HYPERLINK("http://evil.example")`: `'=HYPERLINK("http://evil.example")`,
+		"+1": "'+1", "-1": "'-1", "@sum": "'@sum", "\t=1": "'\t=1", "\r=1": "'=1",
+		"claude-sonnet-5": "claude-sonnet-5", "a=b": "a=b", "": "",
+	} {
+		row, err := json.Marshal(map[string]any{"model": name, "team": name, "runs": -1, "usage": map[string]any{"costNanoUsd": nil}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		url, _ := rollupServer(t, `{"data": {"usageRollups": [`+string(row)+`]}}`)
+		out, _, err := report(t, UsageCommand{Connection: Connection{Server: url}, By: []string{"model", "team"}, Since: "30d", CSV: true}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		if err != nil || len(rows) != 2 {
+			t.Fatalf("%q: %d rows, %v", name, len(rows), err)
+		}
+		if got := rows[1]; got[0] != want || got[1] != want || got[2] != "-1" {
+			t.Errorf("%q became %q", name, got[:3])
+		}
+	}
+}
+
 // --json prints the rows as the server sent them.
 func TestUsageJSON(t *testing.T) {
 	t.Parallel()
