@@ -53,6 +53,9 @@ type flatPoint struct {
 	atUS  int64
 }
 
+// weight counts the events of a batch, with those that its usage will become.
+func (p *prepared) weight() int { return len(p.events) + len(p.Usage) }
+
 // Append commits a batch and gives back its events, numbered.
 func (s *Store) Append(ctx context.Context, b run.Batch) ([]*run.Event, error) {
 	p, err := s.prepare(b)

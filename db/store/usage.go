@@ -97,6 +97,16 @@ func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, e
 	return append([]*usageRow{row}, changed...), err
 }
 
+// A run may have 100,000 calls in one stream, and each of them asks for the others:
+// the questions must be answered by the index usage_records_stream, which is of
+// stream <> ” and ends with the rank.
+const (
+	ofStream    = "run_id = ? AND stream = ? AND stream <> ''"
+	bestRank    = "SELECT source_rank FROM usage_records WHERE " + ofStream + " AND request_key <> ? ORDER BY source_rank DESC LIMIT 1"
+	worseThan   = ofStream + " AND source_rank < ? AND NOT superseded"
+	replaceThem = "UPDATE usage_records SET superseded = TRUE WHERE " + worseThan
+)
+
 // bestRank gives the best source of the other records of a row's stream in its
 // run; -1 when there is none.
 func (t *tx) bestRank(row *usageRow) (int64, error) {
@@ -104,7 +114,7 @@ func (t *tx) bestRank(row *usageRow) (int64, error) {
 	if row.Stream == "" {
 		return best, nil
 	}
-	err := t.query("looking for better sources", "SELECT coalesce(max(source_rank), -1) FROM usage_records WHERE run_id = ? AND stream = ? AND request_key <> ?", func(rows *sql.Rows) error {
+	err := t.query("looking for better sources", bestRank, func(rows *sql.Rows) error {
 		return rows.Scan(&best)
 	}, row.Run, row.Stream, row.Key)
 	return best, err
@@ -116,14 +126,14 @@ func (t *tx) supersede(row *usageRow, best int64) ([]*usageRow, error) {
 		return nil, nil
 	}
 	var rows []*usageRow
-	if err := t.models("looking for worse sources", t.conn.NewSelect().Model(&rows).Where("run_id = ?", row.Run).Where("stream = ?", row.Stream).
-		Where("source_rank < ?", row.Rank).Where("NOT superseded").Order("request_key")); err != nil || len(rows) == 0 {
+	if err := t.models("looking for worse sources", t.conn.NewSelect().Model(&rows).Where(worseThan, row.Run, row.Stream, row.Rank).
+		Order("request_key")); err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	for _, r := range rows {
 		r.Superseded = true
 	}
-	_, err := t.exec("replacing worse sources", "UPDATE usage_records SET superseded = TRUE WHERE run_id = ? AND stream = ? AND source_rank < ? AND NOT superseded", row.Run, row.Stream, row.Rank)
+	_, err := t.exec("replacing worse sources", replaceThem, row.Run, row.Stream, row.Rank)
 	return rows, err
 }
 

@@ -258,8 +258,8 @@ func (c counts) same() bool {
 // takeOver sums up what worse sources of the same run and stream were booked with.
 func (t *tx) takeOver(row *usageRow) (counts, error) {
 	var rows []usageRow
-	if err := t.models("reading what a better source replaces", t.conn.NewSelect().Model(&rows).Where("run_id = ?", row.Run).Where("stream = ?", row.Stream).
-		Where("source_rank < ?", row.Rank).Where("NOT superseded").Where("request_key <> ?", row.Key).Where("stream_totals <> ''")); err != nil {
+	if err := t.models("reading what a better source replaces", t.conn.NewSelect().Model(&rows).Where(worseThan, row.Run, row.Stream, row.Rank).
+		Where("request_key <> ?", row.Key).Where("stream_totals <> ''")); err != nil {
 		return counts{}, err
 	}
 	var sum counts

@@ -178,7 +178,7 @@ func (w *writer) take() []*op {
 		if o.logic != nil && len(group) > 0 {
 			break
 		}
-		if len(group) > 0 && (events+len(o.batch.events) > groupEvents || bytes+o.size > groupBytes) {
+		if len(group) > 0 && (events+o.batch.weight() > groupEvents || bytes+o.size > groupBytes) {
 			break
 		}
 		n++
@@ -190,7 +190,7 @@ func (w *writer) take() []*op {
 		if o.logic != nil {
 			break
 		}
-		events += len(o.batch.events)
+		events += o.batch.weight()
 		bytes += o.size
 	}
 	rest := copy(w.queue, w.queue[n:])

@@ -65,6 +65,8 @@ type emitter struct {
 	note func(*run.UsageRecorded)
 	// doubted are the models whose stated cost was found to differ: one Warning each.
 	doubted map[string]bool
+	// refused counts the usage records that the store refused; loop's own.
+	refused int
 
 	wake chan struct{} // holds one token: look at the queue
 	done chan struct{} // closed when loop has returned
@@ -138,6 +140,9 @@ func (m *emitter) pushLocked(x entry) {
 	for _, d := range x.drafts {
 		x.size += draftCost + weight(d.Payload)
 	}
+	for _, u := range x.usage {
+		x.size += draftCost + len(u.Raw)
+	}
 	m.queue = append(m.queue, x)
 	m.size += x.size
 }
@@ -190,9 +195,9 @@ func (m *emitter) loop() {
 
 // takeLocked takes the next batch off the queue.
 func (m *emitter) takeLocked() []entry {
-	n, drafts := 0, 0
-	for n < len(m.queue) && (n == 0 || drafts+len(m.queue[n].drafts) <= maxBatchDrafts) {
-		drafts += len(m.queue[n].drafts)
+	n, drafts := 0, 0 // a usage record becomes an event, too
+	for n < len(m.queue) && (n == 0 || drafts+len(m.queue[n].drafts)+len(m.queue[n].usage) <= maxBatchDrafts) {
+		drafts += len(m.queue[n].drafts) + len(m.queue[n].usage)
 		if m.queue[n].update != nil && n > 0 {
 			break // a batch has one update
 		}
@@ -236,6 +241,9 @@ func (m *emitter) write(entries []entry) {
 			}
 			err = nil
 		}
+	}
+	if len(entries) == 1 && len(entries[0].usage) > 0 && run.CodeOf(err) == run.Invalid && !m.hopeless(err) {
+		err = m.bookApart(entries[0])
 	}
 	if err != nil {
 		m.log.Warn("Writing events failed", "run", m.run.ID, "error", err)
