@@ -92,7 +92,7 @@ func TestUsageCSVHasNoFormulas(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		`=HYPERLINK("http://evil.example")`: `'=HYPERLINK("http://evil.example")`,
-		"+1": "'+1", "-1": "'-1", "@sum": "'@sum", "\t=1": "'\t=1", "\r=1": "'=1",
+		"+1":                                "'+1", "-1": "'-1", "@sum": "'@sum", "\t=1": "'\t=1", "\r=1": "'=1",
 		"claude-sonnet-5": "claude-sonnet-5", "a=b": "a=b", "": "",
 	} {
 		row, err := json.Marshal(map[string]any{"model": name, "team": name, "runs": -1, "usage": map[string]any{"costNanoUsd": nil}})
