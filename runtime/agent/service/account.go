@@ -230,11 +230,9 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 	switch {
 	case len(list) > 0:
 		s.Usage = list
-		if err != nil { // what is missing is no call that could be marked
-			last := &list[len(list)-1]
-			last.Provenance = last.Provenance.Worse(run.Partial)
-		}
-		if rest := a.missing(list); rest != (run.Tokens{}) {
+		// A record of its own says that something is missing: those of the calls may
+		// have been booked while it worked, and what is measured stays so.
+		if rest := a.missing(list); err != nil || rest != (run.Tokens{}) {
 			u := a.record(a.key()+"/rest", run.FromTranscript, run.Partial)
 			u.Tokens = rest
 			s.Usage = append(s.Usage, u)

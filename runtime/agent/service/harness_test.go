@@ -3,9 +3,11 @@
 package service_test
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -127,7 +129,7 @@ func (b *bench) Committed([]*run.Event, []run.ID) {
 func (b *bench) Lookup(string) (agent.Definition, error) { return b.def, nil }
 
 // written is a transcript that a test keeps in the workspace: a JSON list of
-// records, as they come out of a reader.
+// records, as they come out of a reader. What stands behind it could not be read.
 type written struct{}
 
 func (written) Read(_ context.Context, root *os.Root, _ agent.Transcript, _ time.Time) (list []run.UsageRecord, err error) {
@@ -135,7 +137,14 @@ func (written) Read(_ context.Context, root *os.Root, _ agent.Transcript, _ time
 	if err != nil {
 		return nil, nil //nolint:nilerr // there is none
 	}
-	return list, json.Unmarshal(data, &list)
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&list); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return list, errors.New("1 of its lines could not be read")
+	}
+	return list, nil
 }
 
 // engine starts one; it is stopped with the test.

@@ -152,6 +152,27 @@ func TestU4TheTranscriptStandsIn(t *testing.T) {
 	})
 }
 
+// TestATornTranscriptIsPartial: also when its calls were booked, as measured, while
+// the service worked.
+func TestATornTranscriptIsPartial(t *testing.T) {
+	onStores(t, func(t *testing.T, b *bench) {
+		e := b.engine()
+		b.def.Service.Transcript = &agent.Transcript{}
+		one := run.Tokens{Input: 10, Output: 20}
+		r := b.start(e, map[string]string{"answer": zeros, "transcript": transcript(t, msg("m1", one)) + `{"torn`})
+		b.until("the live totals", func() bool { return b.get(r.ID).Usage.Tokens == one })
+		r = b.abort(e, r)
+		cost := int64(10*3000 + 20*15000)
+		wantUsage(t, r, one, &cost, run.Partial)
+		if got := b.records(r); keys(got) != "m1 status/rest" || got["status/rest"].Tokens != (run.Tokens{}) {
+			t.Errorf("the records are %+v", got)
+		}
+		if w := b.warnings(r); len(w) != 1 || !strings.Contains(w[0], "1 of its lines could not be read") {
+			t.Errorf("warned: %q", w)
+		}
+	})
+}
+
 func TestU5AnAnswerIsUsedAsItIs(t *testing.T) {
 	onStores(t, func(t *testing.T, b *bench) {
 		e := b.engine()
