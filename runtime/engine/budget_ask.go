@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +36,9 @@ type more struct {
 func readMore(answer json.RawMessage) (more, error) {
 	var m more
 	if err := json.Unmarshal(answer, &m); err != nil {
+		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) { // it speaks of Go
+			err = fmt.Errorf("%s is a %s", cmp.Or(wrong.Field, "the whole"), wrong.Value)
+		}
 		return m, fmt.Errorf("the answer %s cannot be read: %w", clip(string(answer), 100), err)
 	}
 	if !m.Stop && m.ExtraUSD <= 0 && m.ExtraTokens <= 0 {
@@ -41,13 +47,14 @@ func readMore(answer json.RawMessage) (more, error) {
 	return m, nil
 }
 
-// raise adds what an answer says to what the budget limits.
+// raise adds what an answer says to what the budget limits. A sum that fits into no
+// number is the largest one: below 0 there would be no limit any more.
 func (l *limit) raise(m more) {
 	if l.budget.USD > 0 {
-		l.budget.USD += m.ExtraUSD
+		l.budget.USD += min(m.ExtraUSD, math.MaxInt64-l.budget.USD)
 	}
 	if l.budget.Tokens > 0 && m.ExtraTokens > 0 {
-		l.budget.Tokens += m.ExtraTokens
+		l.budget.Tokens += min(m.ExtraTokens, math.MaxInt64-l.budget.Tokens)
 	}
 }
 
