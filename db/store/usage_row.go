@@ -35,6 +35,7 @@ type usageRow struct {
 	Stream          string `bun:"stream"`
 	StreamTotals    string `bun:"stream_totals"`
 	Superseded      bool   `bun:"superseded"`
+	Summed          bool   `bun:"summed"`
 	CostNanoUSD     *int64 `bun:"cost_nano_usd"`
 	CostSource      string `bun:"cost_source"`
 	ComputedNanoUSD *int64 `bun:"computed_nano_usd"`
@@ -50,7 +51,7 @@ func rowOfUsage(u run.UsageRecord) *usageRow {
 		Run: string(u.Run), Key: clean(u.RequestKey), Kind: string(u.Kind), AtUS: micros(u.At), Rank: int64(u.Rank), Provenance: string(u.Provenance),
 		Provider: clean(u.Provider), Model: clean(u.Model), Tier: clean(u.Tier), Input: t.Input, CacheRead: t.CacheRead, CacheWriteShort: t.CacheWriteShort,
 		CacheWriteLong: t.CacheWriteLong, Output: t.Output, Reasoning: t.Reasoning, ToolCalls: callsJSON(u.ToolCalls),
-		Backend: clean(u.Backend), GPU: clean(u.GPU), ComputeUS: u.ComputeMicros, IsError: u.IsError, Stream: clean(u.Stream),
+		Backend: clean(u.Backend), GPU: clean(u.GPU), ComputeUS: u.ComputeMicros, IsError: u.IsError, Stream: clean(u.Stream), Summed: u.Summed,
 		CostNanoUSD: u.CostNanoUSD, Raw: clean(string(u.Raw)),
 	}
 	if row.CostNanoUSD != nil {
@@ -104,7 +105,7 @@ func (r *usageRow) record() (run.UsageRecord, error) {
 		Run: run.ID(r.Run), RequestKey: r.Key, Kind: run.UsageKind(r.Kind), At: timeOf(r.AtUS), Rank: run.SourceRank(r.Rank),
 		Provenance: run.Provenance(r.Provenance), Provider: r.Provider, Model: r.Model, Tier: r.Tier, Tokens: r.tokens(), ToolCalls: calls,
 		Backend: r.Backend, GPU: r.GPU, ComputeMicros: r.ComputeUS, IsError: r.IsError,
-		Stream: r.Stream, Cumulative: r.StreamTotals != "", Superseded: r.Superseded,
+		Stream: r.Stream, Cumulative: r.StreamTotals != "", Superseded: r.Superseded, Summed: r.Summed,
 		CostNanoUSD: r.CostNanoUSD, CostSource: run.CostSource(r.CostSource), ComputedNanoUSD: r.ComputedNanoUSD, PriceID: r.PriceID,
 	}
 	if r.Raw != "" {

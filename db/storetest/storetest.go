@@ -113,6 +113,7 @@ func Run(t *testing.T, open Factory) {
 		{"Artifacts", testArtifacts},
 		{"Questions", testQuestions},
 		{"UsageMerge", testUsageMerge},
+		{"UsageSummed", testUsageSummed},
 		{"UsageSums", testUsageSums},
 		{"UsageInclusive", testUsageInclusive},
 		{"UsageSession", testUsageSession},

@@ -76,6 +76,7 @@ func (p geminiCLI) result(stats []byte, at time.Time) {
 	put := func(m string, u *geminiStats, raw []byte) {
 		f, t := u.tokens()
 		rec := p.r.record(p.r.scoped("result-"+strconv.Itoa(p.r.rep.Turns)+"/"+model(m)), m, f, t, raw)
+		rec.Summed = true
 		if !at.IsZero() {
 			rec.At = at
 		}
