@@ -87,7 +87,7 @@ func TestNoCostIsNotZero(t *testing.T) {
 	if len(records) != 1 || records[0].CostNanoUSD != nil || records[0].CostSource != "" {
 		t.Errorf("%+v", records)
 	}
-	for _, bad := range []string{"-1", `"1"`, "1e99", "1e-400000000", "99999999999", "{}"} {
+	for _, bad := range []string{"-1", `"1"`, "1e99", "1e-400000000", "99999999999", "1000000.000000001", "{}"} {
 		records, report := readText(t, meter.Source{Format: meter.ClaudeStream}, fmt.Sprintf(result, "1", fmt.Sprintf(usedModel, "m", 10, 50, bad)))
 		if len(records) != 1 || records[0].CostNanoUSD != nil || report.Rejected != 1 || sumOf(records).Output != 50 {
 			t.Errorf("%s: %+v, %+v", bad, records, report)
@@ -126,6 +126,40 @@ func TestBrokenOffAnswers(t *testing.T) {
 	records, _ = readText(t, meter.Source{Format: meter.GeminiSSE}, chunk+fmt.Sprintf(gemini, 8, 17, `"finishReason":"STOP"`))
 	if len(records) != 1 || records[0].Tokens != (run.Tokens{Input: 9, Output: 8}) || records[0].Provenance != run.Measured {
 		t.Errorf("%+v", records)
+	}
+}
+
+// The time of a step is in milliseconds, more than any count.
+func TestTimeOfAStep(t *testing.T) {
+	t.Parallel()
+	records, _ := readText(t, meter.Source{Format: meter.OpenCode}, `{"type":"step_finish","timestamp":1764000000123,"part":{"id":"p","tokens":{"input":9,"output":1}}}`)
+	if len(records) != 1 || records[0].At.UnixMilli() != 1764000000123 || records[0].Tokens.Input != 9 {
+		t.Errorf("%+v", records)
+	}
+}
+
+// A number that is none takes nothing from what was known, and no total is
+// taken for output when the prompt within it is not known.
+func TestBadNumbersRaiseNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		format meter.Format
+		text   string
+		want   run.Tokens
+	}{
+		{meter.AnthropicSSE, `data: {"type":"message_start","message":{"id":"a","model":"m","usage":{"input_tokens":43,"output_tokens":1}}}
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":-1,"output_tokens":26}}`, run.Tokens{Input: 43, Output: 26}},
+		{meter.AnthropicSSE, `data: {"type":"message_start","message":{"id":"a","model":"m","usage":{"input_tokens":43}}}
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":-1}}`, run.Tokens{Input: 43}},
+		{meter.ChatUsage, `{"usage":{"prompt_tokens":-1,"completion_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+		{meter.ChatUsage, `{"usage":{"completion_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+		{meter.GeminiUsage, `{"usageMetadata":{"promptTokenCount":1.5,"candidatesTokenCount":3,"totalTokenCount":1000}}`, run.Tokens{Output: 3}},
+		{meter.GeminiCLI, `{"type":"result","stats":{"input_tokens":"x","output_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+	} {
+		records, report := readText(t, meter.Source{Format: c.format}, c.text)
+		if len(records) != 1 || records[0].Tokens != c.want || records[0].Provenance != run.Partial || len(report.Incomplete) == 0 {
+			t.Errorf("%s: %+v, %+v", c.text, records, report)
+		}
 	}
 }
 
