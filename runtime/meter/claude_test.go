@@ -129,6 +129,20 @@ func TestBrokenOffAnswers(t *testing.T) {
 	}
 }
 
+// A stream that begins with a chunk without an id is one answer.
+func TestStreamThatNamesItselfLater(t *testing.T) {
+	t.Parallel()
+	text := `data: {"id":"","model":"","choices":[],"prompt_filter_results":[{}]}
+data: {"id":"c","model":"m","choices":[{"delta":{"content":"hi"}}]}
+data: {"id":"c","model":"m","choices":[{"delta":{},"finish_reason":"stop"}]}
+data: {"id":"c","model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}
+data: [DONE]`
+	records, report := readText(t, meter.Source{Format: meter.ChatSSE}, text)
+	if len(records) != 1 || records[0].RequestKey != "c" || records[0].Tokens.Input != 9 || records[0].Provenance != run.Measured || !report.Ended || len(report.Incomplete) > 0 {
+		t.Errorf("%+v, %+v", records, report)
+	}
+}
+
 // The time of a step is in milliseconds, more than any count.
 func TestTimeOfAStep(t *testing.T) {
 	t.Parallel()
@@ -171,12 +185,12 @@ func TestTiersAndCalls(t *testing.T) {
 		tier   string
 		calls  string
 	}{
-		`{"model":"m","usage":{"input_tokens":1,"service_tier":"batch","server_tool_use":{"web_search_requests":3}}}`:                                                                    {meter.AnthropicUsage, "batch", "map[web_search:3]"},
-		`{"model":"m","usage":{"input_tokens":1,"service_tier":"standard","speed":"fast"}}`:                                                                                              {meter.AnthropicUsage, "fast", "map[]"},
-		`{"model":"m","service_tier":"default","usage":{"prompt_tokens":1}}`:                                                                                                             {meter.ChatUsage, "", "map[]"},
-		`{"model":"m","service_tier":"fast","usage":{"prompt_tokens":1}}`:                                                                                                                {meter.ChatUsage, "priority", "map[]"},
-		`{"model":"m","service_tier":"flex","usage":{"input_tokens":1},"output":[{"type":"web_search_call"},{"type":"message"},{"type":"file_search_call"},{"type":"web_search_call"}]}`: {meter.ResponsesUsage, "flex", "map[file_search:1 web_search:2]"},
-		`{"modelVersion":"m","usageMetadata":{"promptTokenCount":1},"candidates":[{"groundingMetadata":{"webSearchQueries":["a","b"]}}]}`:                                                {meter.GeminiUsage, "", "map[grounding:2]"},
+		`{"model":"m","usage":{"input_tokens":1,"service_tier":"batch","server_tool_use":{"web_search_requests":3}}}`: {meter.AnthropicUsage, "batch", "map[web_search:3]"},
+		`{"model":"m","usage":{"input_tokens":1,"service_tier":"standard","speed":"fast"}}`:                           {meter.AnthropicUsage, "fast", "map[]"},
+		`{"model":"m","service_tier":"default","usage":{"prompt_tokens":1}}`:                                          {meter.ChatUsage, "", "map[]"},
+		`{"model":"m","service_tier":"fast","usage":{"prompt_tokens":1}}`:                                             {meter.ChatUsage, "priority", "map[]"},
+		`{"model":"m","service_tier":"flex","usage":{"input_tokens":1},"output":[{"type":"web_search_call"},{"type":"message"},{"type":"file_search_call"},{"type":"web_search_call","action":{"type":"search"}},{"type":"web_search_call","action":{"type":"open_page"}}]}`: {meter.ResponsesUsage, "flex", "map[file_search:1 web_search:2]"},
+		`{"modelVersion":"m","usageMetadata":{"promptTokenCount":1,"serviceTier":"unspecified"},"candidates":[{"groundingMetadata":{"webSearchQueries":["a","b"]}}]}`:                                                                                                        {meter.GeminiUsage, "", "map[grounding:2]"},
 	} {
 		records, _ := readText(t, meter.Source{Format: want.format}, text)
 		if len(records) != 1 || records[0].Tier != want.tier || fmt.Sprint(records[0].ToolCalls) != want.calls {

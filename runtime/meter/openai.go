@@ -118,7 +118,10 @@ func (p chatDocuments) close() {}
 type response struct {
 	answer
 	Output []struct {
-		Type string `json:"type"`
+		Type   string `json:"type"`
+		Action struct {
+			Type string `json:"type"`
+		} `json:"action"`
 	} `json:"output"`
 }
 
@@ -128,8 +131,10 @@ func (r *Reader) responses(key string, a *response, raw []byte) run.UsageRecord 
 	calls := map[string]int64{}
 	for _, item := range a.Output {
 		switch item.Type {
-		case "web_search_call":
-			calls[webSearch]++
+		case "web_search_call": // opening a page or looking into it is not billed
+			if item.Action.Type == "" || item.Action.Type == "search" {
+				calls[webSearch]++
+			}
 		case "file_search_call":
 			calls[fileSearch]++
 		}
