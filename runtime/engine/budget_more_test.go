@@ -54,8 +54,12 @@ func TestQuestionOfAChildThatIsAborted(t *testing.T) {
 			if err == nil {
 				return "", errors.New("the child was not ended")
 			}
-			<-goOn
-			return "went on", nil
+			select {
+			case <-goOn:
+				return "went on", nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
 		})
 		e := b.engine()
 		r := e.start("boss")
