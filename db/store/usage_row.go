@@ -137,6 +137,7 @@ const (
 	maxCount   = 10_000_000_000_000     // tokens or calls of one record
 	maxCompute = 1_000_000_000_000_000  // microseconds of one record: 31 years
 	maxNanoUSD = int64(1_000_000) * 1e9 // of one record
+	maxLabel   = 256                    // bytes of a model, provider, tier, backend or GPU: rollups have several in one index row
 	maxNames   = 1000                   // bytes of a key or of a stream's name: an index row of PostgreSQL holds about 2,700
 )
 
@@ -167,6 +168,11 @@ func checkUsage(u *run.UsageRecord) error {
 	if len(u.RequestKey) > maxNames || len(u.Stream) > maxNames {
 		return refuse("its key has %d bytes and its stream %d; each has at most %d", len(u.RequestKey), len(u.Stream), maxNames)
 	}
+	for _, l := range []struct{ name, text string }{{"model", u.Model}, {"provider", u.Provider}, {"tier", u.Tier}, {"backend", u.Backend}, {"gpu", u.GPU}} {
+		if n := len(clean(l.text)); n > maxLabel {
+			return refuse("its %s %.40q... has %d bytes; it has at most %d", l.name, l.text, n, maxLabel)
+		}
+	}
 	if u.Cumulative && u.Stream == "" {
 		return refuse("running totals need a stream")
 	}
@@ -174,4 +180,14 @@ func checkUsage(u *run.UsageRecord) error {
 		return refuse("compute is not told by running totals")
 	}
 	return nil
+}
+
+// checkSum refuses a record that its reports together have made larger than one
+// can be.
+func (r *usageRow) checkSum() error {
+	u, err := r.record()
+	if err != nil {
+		return err
+	}
+	return checkUsage(&u)
 }

@@ -14,6 +14,7 @@ const (
 	// Bounds of what waits for the store, per run. A batch is never larger.
 	maxQueued      = 1 << 20 // bytes
 	maxBatchDrafts = 512
+	maxRefused     = 20 // warnings of refused usage, per run
 	// A piece's event overhead in the queue, roughly.
 	draftCost = 256
 )
@@ -65,6 +66,7 @@ type emitter struct {
 	note func(*run.UsageRecorded)
 	// doubted are the models whose stated cost was found to differ: one Warning each.
 	doubted map[string]bool
+	refused int // usage records
 
 	wake chan struct{} // holds one token: look at the queue
 	done chan struct{} // closed when loop has returned
@@ -229,6 +231,12 @@ func (m *emitter) write(entries []entry) {
 		}
 		return
 	}
+	if err != nil && len(entries) == 1 && len(entries[0].usage) > 1 && !m.hopeless(err) {
+		if parts := oneByOne(entries[0]); parts != nil {
+			m.write(parts)
+			return
+		}
+	}
 	if err != nil && len(entries) == 1 && entries[0].lines > 0 && !m.hopeless(err) {
 		if kept := withoutMetrics(entries[0]); m.append([]entry{kept}) == nil {
 			if kept.lost != nil {
@@ -239,6 +247,9 @@ func (m *emitter) write(entries []entry) {
 	}
 	if err != nil {
 		m.log.Warn("Writing events failed", "run", m.run.ID, "error", err)
+	}
+	if err != nil && len(entries) == 1 && len(entries[0].usage) > 0 && entries[0].done == nil && !m.hopeless(err) {
+		m.leftOut(err)
 	}
 	if errors.Is(err, run.ErrFenced) {
 		m.mu.Lock()
@@ -290,6 +301,33 @@ func (m *emitter) append(entries []entry) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// oneByOne gives an entry of usage alone, of which nobody awaits the outcome, as
+// one for each record; nil for any other.
+func oneByOne(x entry) []entry {
+	if x.done != nil || len(x.drafts)+len(x.executions)+len(x.questions)+len(x.artifacts) > 0 || x.update != nil {
+		return nil
+	}
+	parts := make([]entry, len(x.usage))
+	for i := range x.usage {
+		parts[i] = entry{usage: x.usage[i : i+1]}
+	}
+	return parts
+}
+
+// leftOut warns of usage that was refused and whose caller does not wait to hear of it.
+func (m *emitter) leftOut(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refused++; m.refused > maxRefused {
+		return
+	}
+	text := "Usage was left out: " + cause.Error()
+	if m.refused == maxRefused {
+		text += "; what else is left out stands in the server's log"
+	}
+	m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: clean(text, maxText)})}})
 }
 
 // withoutMetrics gives x without the points that the store refused.
