@@ -40,6 +40,11 @@ func (w *writer) applyRows(t *tx, b *prepared) error {
 		}
 	}
 	if b.Successor != nil {
+		// Who asked for the end of this run, or for its slot, asked for no other attempt.
+		asked, err := t.exists("looking for an intent to stop", "SELECT 1 FROM runs WHERE id = ? AND abort_requested_us <> 0", string(b.Fence.Run))
+		if err != nil || asked {
+			return err
+		}
 		r := *b.Successor
 		r.Session, r.Parent, r.Owner, r.Token = b.Session, "", "", 0
 		r.State = run.State{Status: run.Queued}

@@ -148,6 +148,9 @@ func (w *writer) book(t *tx, ops []*op, wants []reserve, sessions map[run.Sessio
 		}
 		more[o.batch.Session] += len(o.batch.booked)
 	}
+	if err := w.storePrices(t); err != nil {
+		return err
+	}
 	for i := range wants {
 		n := more[wants[i].session]
 		if n == 0 {

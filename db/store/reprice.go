@@ -226,9 +226,7 @@ func (p *repricing) apply(t *tx, page []usageRow) error {
 			continue
 		}
 		if pricing.Price != nil {
-			if err := p.s.w.keepPrice(t, pricing.Price); err != nil {
-				return err
-			}
+			p.s.w.keepPrice(t, pricing.Price)
 		}
 		if _, err := t.exec("pricing a record again", "UPDATE usage_records SET cost_nano_usd = ?, cost_source = ?, computed_nano_usd = ?, price_id = ? WHERE run_id = ? AND request_key = ?",
 			now.CostNanoUSD, now.CostSource, now.ComputedNanoUSD, now.PriceID, now.Run, now.Key); err != nil {
@@ -241,6 +239,9 @@ func (p *repricing) apply(t *tx, page []usageRow) error {
 			return err
 		}
 		drafts[r.Session] = append(drafts[r.Session], run.DraftOf(r, timeOf(t.now), told))
+	}
+	if err := p.s.w.storePrices(t); err != nil {
+		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(changed)) {
 		if err := t.sumUsage(id); err != nil {

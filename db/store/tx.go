@@ -30,7 +30,8 @@ type tx struct {
 
 	events  []*run.Event
 	changed []run.ID
-	after   []func() // run after the commit, before publishing
+	prices  map[string]*run.Price // used for the first time
+	after   []func()              // run after the commit, before publishing
 }
 
 // step runs one statement.

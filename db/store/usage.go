@@ -83,6 +83,9 @@ func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, e
 		}
 		row = &merged
 	}
+	if err := row.checkSum(); err != nil {
+		return nil, err
+	}
 	row.Superseded = row.Rank < best
 	if old != nil && old.same(row) {
 		return nil, nil

@@ -29,7 +29,7 @@ func mergeUsage(old, add usageRow) (usageRow, error) {
 		}
 		m.count(a.highest(b))
 		m.ComputeUS = max(old.ComputeUS, add.ComputeUS)
-		m.IsError = old.IsError || add.IsError
+		m.IsError, m.Summed = old.IsError || add.IsError, old.Summed || add.Summed
 		if p := run.Provenance(m.Provenance); p == "" || run.Provenance(old.Provenance) != "" && run.Provenance(old.Provenance).Worse(p) == p {
 			m.Provenance = old.Provenance // the better of the two
 		}

@@ -3,6 +3,8 @@ package store
 import (
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -26,9 +28,7 @@ func (w *writer) price(t *tx, row *usageRow) error {
 		return err
 	}
 	if pricing.Price != nil {
-		if err := w.keepPrice(t, pricing.Price); err != nil {
-			return err
-		}
+		w.keepPrice(t, pricing.Price)
 	}
 	row.setPrice(pricing)
 	return nil
@@ -76,6 +76,9 @@ func (r *usageRow) setPrice(p run.Pricing) {
 
 // pinned gives a price row as it was when it was first used.
 func (w *writer) pinned(t *tx, id string) (*run.Price, error) {
+	if p := t.prices[id]; p != nil {
+		return p, nil
+	}
 	if p := w.prices[id]; p != nil {
 		return p, nil
 	}
@@ -93,16 +96,29 @@ func (w *writer) pinned(t *tx, id string) (*run.Price, error) {
 	return p, err
 }
 
-// keepPrice stores a price row with the first record that it prices.
-func (w *writer) keepPrice(t *tx, p *run.Price) error {
+// keepPrice notes a price row that is used for the first time.
+func (w *writer) keepPrice(t *tx, p *run.Price) {
 	id := clean(p.ID)
 	if w.prices[id] != nil {
-		return nil
+		return
 	}
-	if _, err := t.exec("storing a price", "INSERT INTO prices (id, body, first_used_us) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", id, cleanJSON(p.Body), t.now); err != nil {
-		return err
+	if t.prices == nil {
+		t.prices = map[string]*run.Price{}
 	}
-	t.after = append(t.after, func() { w.rememberPrice(&run.Price{ID: id, Body: p.Body}) })
+	t.prices[id] = &run.Price{ID: id, Body: p.Body}
+}
+
+// storePrices stores the price rows of a transaction beside the records that they
+// price. One row may be new to several processes at once, and each waits for the
+// other's: all take them in one order.
+func (w *writer) storePrices(t *tx) error {
+	for _, id := range slices.Sorted(maps.Keys(t.prices)) {
+		p := t.prices[id]
+		if _, err := t.exec("storing a price", "INSERT INTO prices (id, body, first_used_us) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", id, cleanJSON(p.Body), t.now); err != nil {
+			return err
+		}
+		t.after = append(t.after, func() { w.rememberPrice(p) })
+	}
 	return nil
 }
 

@@ -35,6 +35,7 @@ type usageRow struct {
 	Stream          string `bun:"stream"`
 	StreamTotals    string `bun:"stream_totals"`
 	Superseded      bool   `bun:"superseded"`
+	Summed          bool   `bun:"summed"`
 	CostNanoUSD     *int64 `bun:"cost_nano_usd"`
 	CostSource      string `bun:"cost_source"`
 	ComputedNanoUSD *int64 `bun:"computed_nano_usd"`
@@ -50,7 +51,7 @@ func rowOfUsage(u run.UsageRecord) *usageRow {
 		Run: string(u.Run), Key: clean(u.RequestKey), Kind: string(u.Kind), AtUS: micros(u.At), Rank: int64(u.Rank), Provenance: string(u.Provenance),
 		Provider: clean(u.Provider), Model: clean(u.Model), Tier: clean(u.Tier), Input: t.Input, CacheRead: t.CacheRead, CacheWriteShort: t.CacheWriteShort,
 		CacheWriteLong: t.CacheWriteLong, Output: t.Output, Reasoning: t.Reasoning, ToolCalls: callsJSON(u.ToolCalls),
-		Backend: clean(u.Backend), GPU: clean(u.GPU), ComputeUS: u.ComputeMicros, IsError: u.IsError, Stream: clean(u.Stream),
+		Backend: clean(u.Backend), GPU: clean(u.GPU), ComputeUS: u.ComputeMicros, IsError: u.IsError, Stream: clean(u.Stream), Summed: u.Summed,
 		CostNanoUSD: u.CostNanoUSD, Raw: clean(string(u.Raw)),
 	}
 	if row.CostNanoUSD != nil {
@@ -104,7 +105,7 @@ func (r *usageRow) record() (run.UsageRecord, error) {
 		Run: run.ID(r.Run), RequestKey: r.Key, Kind: run.UsageKind(r.Kind), At: timeOf(r.AtUS), Rank: run.SourceRank(r.Rank),
 		Provenance: run.Provenance(r.Provenance), Provider: r.Provider, Model: r.Model, Tier: r.Tier, Tokens: r.tokens(), ToolCalls: calls,
 		Backend: r.Backend, GPU: r.GPU, ComputeMicros: r.ComputeUS, IsError: r.IsError,
-		Stream: r.Stream, Cumulative: r.StreamTotals != "", Superseded: r.Superseded,
+		Stream: r.Stream, Cumulative: r.StreamTotals != "", Superseded: r.Superseded, Summed: r.Summed,
 		CostNanoUSD: r.CostNanoUSD, CostSource: run.CostSource(r.CostSource), ComputedNanoUSD: r.ComputedNanoUSD, PriceID: r.PriceID,
 	}
 	if r.Raw != "" {
@@ -136,6 +137,7 @@ const (
 	maxCount   = 10_000_000_000_000     // tokens or calls of one record
 	maxCompute = 1_000_000_000_000_000  // microseconds of one record: 31 years
 	maxNanoUSD = int64(1_000_000) * 1e9 // of one record
+	maxLabel   = 256                    // bytes of a model, provider, tier, backend or GPU: rollups have several in one index row
 	maxNames   = 1000                   // bytes of a key or of a stream's name: an index row of PostgreSQL holds about 2,700
 )
 
@@ -166,6 +168,11 @@ func checkUsage(u *run.UsageRecord) error {
 	if len(u.RequestKey) > maxNames || len(u.Stream) > maxNames {
 		return refuse("its key has %d bytes and its stream %d; each has at most %d", len(u.RequestKey), len(u.Stream), maxNames)
 	}
+	for _, l := range []struct{ name, text string }{{"model", u.Model}, {"provider", u.Provider}, {"tier", u.Tier}, {"backend", u.Backend}, {"gpu", u.GPU}} {
+		if n := len(clean(l.text)); n > maxLabel {
+			return refuse("its %s %.40q... has %d bytes; it has at most %d", l.name, l.text, n, maxLabel)
+		}
+	}
 	if u.Cumulative && u.Stream == "" {
 		return refuse("running totals need a stream")
 	}
@@ -173,4 +180,14 @@ func checkUsage(u *run.UsageRecord) error {
 		return refuse("compute is not told by running totals")
 	}
 	return nil
+}
+
+// checkSum refuses a record that its reports together have made larger than one
+// can be.
+func (r *usageRow) checkSum() error {
+	u, err := r.record()
+	if err != nil {
+		return err
+	}
+	return checkUsage(&u)
 }

@@ -35,7 +35,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // their number, WEIR_LEDGER_SEED repeats a failure.
 func testConservation(t *testing.T, s Subject) {
 	w := NewLedger(t, s, number(t, "WEIR_LEDGER_SEED", rand.Uint64()))
-	trees := int(number(t, "WEIR_LEDGER_TREES", 100))
+	trees := int(number(t, "WEIR_LEDGER_TREES", 40))
 	for i := range trees {
 		w.Tree()
 		if i == trees/2 {

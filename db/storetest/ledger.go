@@ -331,6 +331,7 @@ func testUsageRefused(t *testing.T, s Subject) {
 		"a negative cost":    stated(call("bad", "m", run.FromResult, 1, 0), -1),
 		"a price too high":   call("bad", "huge", run.FromResult, 1, 0),
 		"an overflow":        call("bad", "huge", run.FromResult, 100, 0),
+		"a long model":       call("bad", strings.Repeat("m", 257), run.FromResult, 1, 0),
 		"a long key":         call("bad"+strings.Repeat("k", 3000), "m", run.FromResult, 1, 0),
 		"too much compute":   {RequestKey: "bad", Kind: run.ComputeUsage, ComputeMicros: 1 << 60},
 		"negative calls":     {RequestKey: "bad", ToolCalls: map[string]int64{"web_search": -1}},

@@ -189,7 +189,7 @@ func testPayloads(t *testing.T, s Subject) {
 		&run.ChartConfigured{Config: raw}, &run.MediaLogged{Key: hard, Data: raw}, &run.UsageRecorded{RequestKey: hard}, &run.QuestionAsked{Text: hard, Schema: raw},
 		&run.QuestionAnswered{Answer: raw}, &run.ReportReady{Path: hard}, &run.FilesReady{Files: []run.FileInfo{{Path: hard}}}, &run.HookFinished{Text: hard},
 		&run.AbortRequested{Reason: hard}, &run.AgentAborted{Reason: hard}, &run.AgentTimedOut{Text: hard}, &run.AgentErrored{Text: hard},
-		&run.RunEnded{Error: hard}, &run.Warning{Text: hard}, &run.AgentEscalated{Text: hard, Crashes: 3},
+		&run.RunEnded{Error: hard}, &run.Warning{Text: hard}, &run.AgentEscalated{Text: hard, Crashes: 3}, &run.BudgetReached{Action: run.BudgetAction(hard)},
 	} {
 		drafts = append(drafts, run.Draft{At: at(3), Run: r.ID, Agent: hard, Stage: hard, Payload: p})
 	}

@@ -66,3 +66,25 @@ func testSuccessor(t *testing.T, s Subject) {
 	equal(t, "claims at its time", len(claimed), 1)
 	equal(t, "the one that is due", claimed[0].ID, due.ID)
 }
+
+// An intent to stop that is written before a run's end is for its next attempts, too.
+func testSuccessorAborted(t *testing.T, s Subject) {
+	ctx := context.Background()
+	r := live(t, s.Store, "me")
+	must[run.AbortResult](t)(s.Store.RequestAbort(ctx, run.AbortRequest{Run: r.ID, Trigger: run.Abort, At: at(2)}))
+	next := newRun(r.Session)
+	must[[]*run.Event](t)(s.Store.Append(ctx, crashing(r, next)))
+	equal(t, "how it ended", must[run.Run](t)(s.Store.Run(ctx, r.ID)).State, run.State{Status: run.Failed, Reason: run.Crashed})
+	_, err := s.Store.Run(ctx, next.ID)
+	wantCode(t, err, run.NotFound)
+
+	r = live(t, s.Store, "me")
+	replacing := newRun(r.Session)
+	accept(t, s.Store, run.NewRun{Run: replacing, OnBusy: run.ReplaceCurrent})
+	must[[]*run.Event](t)(s.Store.Append(ctx, crashing(r, newRun(r.Session))))
+	claimed := must[[]run.Run](t)(s.Store.Claim(ctx, "me", 10))
+	equal(t, "claims", len(claimed), 1)
+	equal(t, "the one that replaces", claimed[0].ID, replacing.ID)
+	finish(t, s.Store, claimed[0])
+	equal(t, "what is left in the queue", len(must[[]run.Run](t)(s.Store.Claim(ctx, "me", 10))), 0)
+}

@@ -96,3 +96,23 @@ func testUsageInclusive(t *testing.T, s Subject) {
 	u = must[run.Usage](t)(s.Store.InclusiveUsage(ctx, grand.ID))
 	equal(t, "a leaf", fmt.Sprint(u.Input, *u.CostNanoUSD, u.Records), "21 100 1")
 }
+
+// testUsageSummed: whether the counts are of several requests is kept, and told
+// by the better source.
+func testUsageSummed(t *testing.T, s Subject) {
+	r := live(t, s.Store, "a")
+	summed := func() (all []bool) {
+		for _, u := range must[[]run.UsageRecord](t)(s.Store.UsageRecords(context.Background(), r.ID)) {
+			all = append(all, u.Summed)
+		}
+		return all
+	}
+	polls := call("k", "m", run.FromStatusPoll, 1, 0)
+	polls.Summed = true
+	record(t, s.Store, r, polls, call("other", "m", run.FromStatusPoll, 1, 0))
+	record(t, s.Store, r, call("k", "m", run.FromStatusPoll, 2, 0))
+	s.Store = s.Reopen(t)
+	equal(t, "what is a sum", fmt.Sprint(summed()), "[true false]")
+	record(t, s.Store, r, call("k", "m", run.FromResult, 3, 0))
+	equal(t, "what is a sum by the result", fmt.Sprint(summed()), "[false false]")
+}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"io/fs"
 	"math"
 	"math/big"
 	"strings"
@@ -161,7 +160,7 @@ func (f *file) checkUsageFiles(at string, i int, u UsageTurn) {
 
 // checkPath refuses a path that leads out of the workspace.
 func (f *file) checkPath(at, name string) {
-	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\x00\\") {
+	if !inWorkspace(name) {
 		f.add(at, "the file name %q must be relative, inside the workspace and without . or .. parts", clip(name))
 	}
 }

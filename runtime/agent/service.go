@@ -140,7 +140,7 @@ func (f *file) checkTranscript(t Transcript) {
 	}
 }
 
-// checkPath wants a path that a URL can have, of the same server.
+// checkURLPath wants a path that a URL can have, of the same server.
 func (f *file) checkURLPath(at, path string) {
 	if path == "" {
 		return

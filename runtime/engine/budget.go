@@ -169,11 +169,12 @@ func (g *guard) booked(s *supervisor, request string) {
 	g.last = request
 }
 
-// look compares what was used with every budget and does what is due.
+// look compares what was used with every budget and does what is due. While a
+// question is open no other is asked; what runs on then still ends at an ABORT.
 func (g *guard) look(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.limits) == 0 || g.gate != nil {
+	if len(g.limits) == 0 {
 		return
 	}
 	u := use{g: g, now: time.Now(), runs: map[run.ID]run.Spent{}}
@@ -203,9 +204,10 @@ func (g *guard) look(ctx context.Context) {
 				g.tell(l, spent)
 			}
 		case run.BudgetPause:
-			g.tell(l, spent)
-			g.pauseLocked(l, spent)
-			return
+			if g.gate == nil {
+				g.tell(l, spent)
+				g.pauseLocked(l, spent)
+			}
 		case run.BudgetAbort:
 			g.tell(l, spent)
 			g.end(l, l.says(spent))

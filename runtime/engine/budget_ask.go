@@ -80,6 +80,7 @@ func (g *guard) question(l *limit, key, text string) {
 	for hint := ""; ; {
 		answer, err := g.root.ask(ctx, key, hint+text+`. How much more may it use? {"extraUsd": "0.50"} or {"extraTokens": 10000} is added to the budget; {"stop": true} ends it.`, json.RawMessage(moreSchema))
 		if err != nil {
+			g.root.withdraw(key)
 			g.open()
 			return
 		}
@@ -99,6 +100,25 @@ func (g *guard) question(l *limit, key, text string) {
 		key = budgetPrefix + strconv.Itoa(g.asked) + "/" + l.key + ";" + g.last
 		g.mu.Unlock()
 		hint = err.Error() + ". "
+	}
+}
+
+// withdraw cancels a question of a run that goes on without the answer. What the
+// run leaves open at its end is cancelled then, and at a stop of the server waits.
+func (s *supervisor) withdraw(key string) {
+	if context.Cause(s.ctx) != nil {
+		return
+	}
+	q, known, err := s.question(s.e.write, key)
+	if err == nil && known && q.State == run.QuestionOpen {
+		q.State, q.AnsweredAt = run.QuestionCancelled, time.Now()
+		err = s.emit.commit(s.e.write, entry{
+			questions: []run.Question{q},
+			drafts:    []run.Draft{s.draft(&run.QuestionAnswered{QuestionID: q.ID, Outcome: q.State})},
+		})
+	}
+	if err != nil && !errors.Is(err, run.ErrState) { // answered at that moment
+		s.e.log.Warn("Cancelling a question failed", "run", s.run.ID, "question", key, "error", err)
 	}
 }
 
@@ -138,9 +158,9 @@ func (e *Engine) resumes(r run.Run, key string) bool {
 	return ok
 }
 
-// restore takes up what an earlier process has told and been answered, and, if
-// the run was waiting for an answer about a budget, waits for it. It gives the
-// key that the driver continues with.
+// restore takes up what an earlier process has told and been answered, and an
+// open question about a budget. If that is what the run was waiting for, it waits
+// for the answer. It gives the key that the driver continues with.
 func (g *guard) restore(ctx context.Context, resumeKey string) (string, error) {
 	r := g.root.run
 	list, err := g.root.e.store.Questions(ctx, r.ID)
@@ -153,7 +173,7 @@ func (g *guard) restore(ctx context.Context, resumeKey string) (string, error) {
 	}
 	waits, waiting := readBudgetKey(resumeKey)
 	var about *limit
-	text := ""
+	var asked run.Question // the one to take up
 	g.mu.Lock()
 	for _, l := range g.limits {
 		l.begin(time.Now())
@@ -171,13 +191,17 @@ func (g *guard) restore(ctx context.Context, resumeKey string) (string, error) {
 			continue
 		}
 		g.asked = max(g.asked, k.number)
+		takeUp := q.Key == resumeKey || (!waiting && q.State == run.QuestionOpen)
+		if takeUp { // when its budget is no more, the answer settles nothing else
+			asked, about = q, &limit{of: g.root, key: k.limit}
+		}
 		for _, l := range g.limits {
 			if l.key != k.limit {
 				continue
 			}
 			switch {
-			case q.Key == resumeKey:
-				about, text = l, q.Text
+			case takeUp:
+				about = l
 			case q.State == run.QuestionIsAnswered && (!l.daily() || dayOf(q.AskedAt) == l.day):
 				if m, err := readMore(q.Answer); err == nil && !m.Stop {
 					l.raise(m)
@@ -188,12 +212,15 @@ func (g *guard) restore(ctx context.Context, resumeKey string) (string, error) {
 	if waiting {
 		g.last = waits.last
 	}
-	if waiting && about == nil { // its budget is no more: a question without one is settled
-		about, text = &limit{of: g.root, key: waits.limit}, "a budget that is no more was used up"
-	}
-	if waiting {
+	if about != nil {
 		g.gate = make(chan struct{})
-		g.wg.Go(func() { g.question(about, resumeKey, text) })
+		old := about.daily() && dayOf(asked.AskedAt) != about.day
+		g.wg.Go(func() {
+			if old { // of a day that is over
+				g.root.withdraw(asked.Key)
+			}
+			g.question(about, asked.Key, asked.Text)
+		})
 	}
 	g.mu.Unlock()
 	if waiting {

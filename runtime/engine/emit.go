@@ -14,6 +14,7 @@ const (
 	// Bounds of what waits for the store, per run. A batch is never larger.
 	maxQueued      = 1 << 20 // bytes
 	maxBatchDrafts = 512
+	maxRefused     = 20 // records of a run that are told from the good ones beside them, and warnings
 	// A piece's event overhead in the queue, roughly.
 	draftCost = 256
 )
@@ -248,6 +249,9 @@ func (m *emitter) write(entries []entry) {
 	if err != nil {
 		m.log.Warn("Writing events failed", "run", m.run.ID, "error", err)
 	}
+	if err != nil && len(entries) == 1 && len(entries[0].usage) > 0 && entries[0].done == nil && !m.hopeless(err) {
+		m.leftOut(err)
+	}
 	if errors.Is(err, run.ErrFenced) {
 		m.mu.Lock()
 		m.failed = errFenced
@@ -298,6 +302,20 @@ func (m *emitter) append(entries []entry) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// leftOut warns of usage that was refused and whose caller does not wait to hear of it.
+func (m *emitter) leftOut(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refused++; m.refused > maxRefused {
+		return
+	}
+	text := "Usage was left out: " + cause.Error()
+	if m.refused == maxRefused {
+		text += "; what else is left out stands in the server's log"
+	}
+	m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: clean(text, maxText)})}})
 }
 
 // withoutMetrics gives x without the points that the store refused.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -63,20 +64,30 @@ func (h *host) Text(ctx context.Context, messageID, text string) error {
 	return nil
 }
 
-// Usage implements agent.Host.
+// Usage implements agent.Host. What was used is booked though the run is stopped
+// meanwhile: it costs all the same.
 func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
-	if err := h.gone(ctx); err != nil {
-		return err
-	}
 	u, err := h.s.complete(u)
 	if err != nil {
 		return err
 	}
-	if err := h.s.emit.commit(ctx, entry{usage: []run.UsageRecord{u}}); err != nil {
-		return err
+	ctx, release := h.both(ctx)
+	defer release()
+	done := make(chan error, 1)
+	// What is queued is written before the run ends.
+	if err := h.s.emit.post(h.s.e.write, entry{usage: []run.UsageRecord{u}, done: done}); err != nil {
+		return cmp.Or(h.gone(ctx), err)
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return h.gone(ctx)
 	}
 	h.s.guard.booked(h.s, u.RequestKey)
-	return h.pass(ctx)
+	return h.s.guard.pass(ctx)
 }
 
 // pass waits until the budgets let the run go on.

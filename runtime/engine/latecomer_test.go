@@ -21,7 +21,7 @@ func TestAbortAfterTheDeadline(t *testing.T) {
 			return "", ctx.Err()
 		})
 		e := b.engine()
-		r := e.start("train", func(q *run.StartRequest) { q.Input.TimeoutSeconds = 0.05 })
+		r := e.start("train", func(q *run.StartRequest) { q.Input.TimeoutSeconds = 1 }) // later than the driver begins
 		receive(t, "the deadline", late)
 		if rec, live, err := e.Abort(t.Context(), run.AbortOrder{Run: r.ID}); err != nil || !live || rec.Outcome != run.AbortPending {
 			t.Fatalf("got %+v, %v, %v", rec, live, err)

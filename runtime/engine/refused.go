@@ -9,14 +9,8 @@ import (
 	"github.com/weirhq/weir/runtime/run"
 )
 
-const (
-	// maxRefused is how many refused records of a run are told from the good ones
-	// beside them: that takes transactions of its own, and a hostile transcript has
-	// as many as it likes.
-	maxRefused = 20
-	// maxUsageKey is the longest key of a usage record that every store takes.
-	maxUsageKey = 1000 // bytes
-)
+// maxUsageKey is the longest key of a usage record that every store takes.
+const maxUsageKey = 1000 // bytes
 
 // bookApart commits an entry whose usage the store may have refused: the good
 // records as they are, and in the place of a refused one a record of a call of
@@ -35,6 +29,8 @@ func (m *emitter) bookHalves(records []run.UsageRecord) error {
 	if err == nil || run.CodeOf(err) != run.Invalid || records[0].Kind == run.ComputeUsage {
 		return err
 	}
+	// Telling them apart takes transactions, and a hostile transcript has as many
+	// refused ones as it likes.
 	if n := len(records) / 2; n > 0 && m.refused < maxRefused {
 		if err := m.bookHalves(records[:n]); err != nil {
 			return err

@@ -141,7 +141,7 @@ const (
 // tier gives a service tier the name that price rows have for it.
 func tier(s string) string {
 	switch s {
-	case "standard", "default", "auto":
+	case "standard", "default", "auto", "unspecified":
 		return ""
 	}
 	return s // also one that no price row knows: what it costs is not the standard price

@@ -222,7 +222,7 @@ func (p *claudeStream) result(l *claudeLine) {
 		f, t := c.tokens()
 		calls := c.calls(&f)
 		rec := p.r.record(key+"/"+model(m), m, f, t, l.ModelUsage[m])
-		rec.ToolCalls, rec.Stream = calls, p.stream(m)
+		rec.ToolCalls, rec.Stream, rec.Summed = calls, p.stream(m), true
 		if u.Basis != "unknown" {
 			p.r.cost(&rec, u.Cost)
 		}
@@ -238,6 +238,7 @@ func (p *claudeStream) turn(key string, l *claudeLine) {
 	m := p.r.rep.Model
 	records := p.r.anthropic(key+"/"+model(m), m, &u, l.Usage)
 	rec := &records[0]
+	rec.Summed = true
 	p.r.cost(rec, l.Cost)
 	if total := rec.CostNanoUSD; total != nil {
 		if before := p.r.totals["cost"].CostNanoUSD; before != nil && *before <= *total {

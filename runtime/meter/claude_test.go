@@ -87,7 +87,7 @@ func TestNoCostIsNotZero(t *testing.T) {
 	if len(records) != 1 || records[0].CostNanoUSD != nil || records[0].CostSource != "" {
 		t.Errorf("%+v", records)
 	}
-	for _, bad := range []string{"-1", `"1"`, "1e99", "1e-400000000", "99999999999", "{}"} {
+	for _, bad := range []string{"-1", `"1"`, "1e99", "1e-400000000", "99999999999", "1000000.000000001", "{}"} {
 		records, report := readText(t, meter.Source{Format: meter.ClaudeStream}, fmt.Sprintf(result, "1", fmt.Sprintf(usedModel, "m", 10, 50, bad)))
 		if len(records) != 1 || records[0].CostNanoUSD != nil || report.Rejected != 1 || sumOf(records).Output != 50 {
 			t.Errorf("%s: %+v, %+v", bad, records, report)
@@ -129,6 +129,54 @@ func TestBrokenOffAnswers(t *testing.T) {
 	}
 }
 
+// A stream that begins with a chunk without an id is one answer.
+func TestStreamThatNamesItselfLater(t *testing.T) {
+	t.Parallel()
+	text := `data: {"id":"","model":"","choices":[],"prompt_filter_results":[{}]}
+data: {"id":"c","model":"m","choices":[{"delta":{"content":"hi"}}]}
+data: {"id":"c","model":"m","choices":[{"delta":{},"finish_reason":"stop"}]}
+data: {"id":"c","model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}
+data: [DONE]`
+	records, report := readText(t, meter.Source{Format: meter.ChatSSE}, text)
+	if len(records) != 1 || records[0].RequestKey != "c" || records[0].Tokens.Input != 9 || records[0].Provenance != run.Measured || !report.Ended || len(report.Incomplete) > 0 {
+		t.Errorf("%+v, %+v", records, report)
+	}
+}
+
+// The time of a step is in milliseconds, more than any count.
+func TestTimeOfAStep(t *testing.T) {
+	t.Parallel()
+	records, _ := readText(t, meter.Source{Format: meter.OpenCode}, `{"type":"step_finish","timestamp":1764000000123,"part":{"id":"p","tokens":{"input":9,"output":1}}}`)
+	if len(records) != 1 || records[0].At.UnixMilli() != 1764000000123 || records[0].Tokens.Input != 9 {
+		t.Errorf("%+v", records)
+	}
+}
+
+// A number that is none takes nothing from what was known, and no total is
+// taken for output when the prompt within it is not known.
+func TestBadNumbersRaiseNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		format meter.Format
+		text   string
+		want   run.Tokens
+	}{
+		{meter.AnthropicSSE, `data: {"type":"message_start","message":{"id":"a","model":"m","usage":{"input_tokens":43,"output_tokens":1}}}
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":-1,"output_tokens":26}}`, run.Tokens{Input: 43, Output: 26}},
+		{meter.AnthropicSSE, `data: {"type":"message_start","message":{"id":"a","model":"m","usage":{"input_tokens":43}}}
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":-1}}`, run.Tokens{Input: 43}},
+		{meter.ChatUsage, `{"usage":{"prompt_tokens":-1,"completion_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+		{meter.ChatUsage, `{"usage":{"completion_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+		{meter.GeminiUsage, `{"usageMetadata":{"promptTokenCount":1.5,"candidatesTokenCount":3,"totalTokenCount":1000}}`, run.Tokens{Output: 3}},
+		{meter.GeminiCLI, `{"type":"result","stats":{"input_tokens":"x","output_tokens":3,"total_tokens":1000}}`, run.Tokens{Output: 3}},
+	} {
+		records, report := readText(t, meter.Source{Format: c.format}, c.text)
+		if len(records) != 1 || records[0].Tokens != c.want || records[0].Provenance != run.Partial || len(report.Incomplete) == 0 {
+			t.Errorf("%s: %+v, %+v", c.text, records, report)
+		}
+	}
+}
+
 // Where a service tier and billed calls show up.
 func TestTiersAndCalls(t *testing.T) {
 	t.Parallel()
@@ -137,12 +185,12 @@ func TestTiersAndCalls(t *testing.T) {
 		tier   string
 		calls  string
 	}{
-		`{"model":"m","usage":{"input_tokens":1,"service_tier":"batch","server_tool_use":{"web_search_requests":3}}}`:                                                                    {meter.AnthropicUsage, "batch", "map[web_search:3]"},
-		`{"model":"m","usage":{"input_tokens":1,"service_tier":"standard","speed":"fast"}}`:                                                                                              {meter.AnthropicUsage, "fast", "map[]"},
-		`{"model":"m","service_tier":"default","usage":{"prompt_tokens":1}}`:                                                                                                             {meter.ChatUsage, "", "map[]"},
-		`{"model":"m","service_tier":"fast","usage":{"prompt_tokens":1}}`:                                                                                                                {meter.ChatUsage, "priority", "map[]"},
-		`{"model":"m","service_tier":"flex","usage":{"input_tokens":1},"output":[{"type":"web_search_call"},{"type":"message"},{"type":"file_search_call"},{"type":"web_search_call"}]}`: {meter.ResponsesUsage, "flex", "map[file_search:1 web_search:2]"},
-		`{"modelVersion":"m","usageMetadata":{"promptTokenCount":1},"candidates":[{"groundingMetadata":{"webSearchQueries":["a","b"]}}]}`:                                                {meter.GeminiUsage, "", "map[grounding:2]"},
+		`{"model":"m","usage":{"input_tokens":1,"service_tier":"batch","server_tool_use":{"web_search_requests":3}}}`: {meter.AnthropicUsage, "batch", "map[web_search:3]"},
+		`{"model":"m","usage":{"input_tokens":1,"service_tier":"standard","speed":"fast"}}`:                           {meter.AnthropicUsage, "fast", "map[]"},
+		`{"model":"m","service_tier":"default","usage":{"prompt_tokens":1}}`:                                          {meter.ChatUsage, "", "map[]"},
+		`{"model":"m","service_tier":"fast","usage":{"prompt_tokens":1}}`:                                             {meter.ChatUsage, "priority", "map[]"},
+		`{"model":"m","service_tier":"flex","usage":{"input_tokens":1},"output":[{"type":"web_search_call"},{"type":"message"},{"type":"file_search_call"},{"type":"web_search_call","action":{"type":"search"}},{"type":"web_search_call","action":{"type":"open_page"}}]}`: {meter.ResponsesUsage, "flex", "map[file_search:1 web_search:2]"},
+		`{"modelVersion":"m","usageMetadata":{"promptTokenCount":1,"serviceTier":"unspecified"},"candidates":[{"groundingMetadata":{"webSearchQueries":["a","b"]}}]}`:                                                                                                        {meter.GeminiUsage, "", "map[grounding:2]"},
 	} {
 		records, _ := readText(t, meter.Source{Format: want.format}, text)
 		if len(records) != 1 || records[0].Tier != want.tier || fmt.Sprint(records[0].ToolCalls) != want.calls {

@@ -31,7 +31,9 @@ func (u *geminiStats) tokens() (f figures, t run.Tokens) {
 		f.odd = "more cached tokens than input"
 	}
 	t.Input = max(input-t.CacheRead, 0)
-	t.Output = max(total-input, output)
+	if t.Output = output; u.Input.good() {
+		t.Output = max(total-input, output)
+	}
 	t.Reasoning = t.Output - output
 	return f, t
 }
@@ -76,6 +78,7 @@ func (p geminiCLI) result(stats []byte, at time.Time) {
 	put := func(m string, u *geminiStats, raw []byte) {
 		f, t := u.tokens()
 		rec := p.r.record(p.r.scoped("result-"+strconv.Itoa(p.r.rep.Turns)+"/"+model(m)), m, f, t, raw)
+		rec.Summed = true
 		if !at.IsZero() {
 			rec.At = at
 		}
@@ -118,7 +121,7 @@ func newOpenCode(r *Reader) parser {
 func (p *openCode) event(b []byte) bool {
 	var e struct {
 		Type    string          `json:"type"`
-		At      count           `json:"timestamp"` // milliseconds
+		At      int64           `json:"timestamp"` // milliseconds
 		Session string          `json:"sessionID"`
 		Part    json.RawMessage `json:"part"`
 	}
@@ -141,7 +144,7 @@ func (p *openCode) event(b []byte) bool {
 	return true
 }
 
-func (p *openCode) step(raw []byte, at count) {
+func (p *openCode) step(raw []byte, at int64) {
 	var s struct {
 		ID     string `json:"id"`
 		Reason string `json:"reason"`
@@ -172,7 +175,7 @@ func (p *openCode) step(raw []byte, at count) {
 	}
 	rec := p.r.record(p.r.scoped(s.ID), "", f, t, raw)
 	p.r.cost(&rec, s.Cost)
-	if ms := plausible(time.UnixMilli(at.n)); !ms.IsZero() {
+	if ms := plausible(time.UnixMilli(at)); !ms.IsZero() {
 		rec.At = ms
 	}
 	p.r.out.put(rec)

@@ -50,7 +50,7 @@ func (p *codexExec) event(b []byte) bool {
 		decode(e.Usage, &u)
 		f, t := u.tokens()
 		rec := p.r.record(p.key(p.r.rep.Turns), "", f, t, e.Usage)
-		rec.Stream = p.r.stream("codex", p.r.rep.Session)
+		rec.Stream, rec.Summed = p.r.stream("codex", p.r.rep.Session), true
 		p.r.total(rec, p.r.rep.Session)
 	}
 	return true

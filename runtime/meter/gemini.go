@@ -31,6 +31,7 @@ func (u *geminiUsage) tokens() (f figures, t run.Tokens) {
 	t.Output = candidates + thoughts
 	t.Reasoning = thoughts
 	switch {
+	case u.Prompt.bad || u.ToolPrompt.bad: // the total says nothing of the output
 	case total > prompt+fed+t.Output:
 		// Something that has no name: it was generated.
 		t.Output = total - prompt - fed

@@ -8,9 +8,12 @@ import (
 	"strconv"
 )
 
-// MaxCount bounds a count of tokens or calls. Sums of a million such counts still
-// fit in an int64 times a price row's smallest rate; a larger one is no count.
-const MaxCount = 1 << 50
+// MaxCount bounds a count of tokens or calls; a larger one is no count. A record
+// adds up a few of them, and one of more than 1e13 would be refused as a whole.
+const MaxCount = 1_000_000_000_000
+
+// maxMoney bounds a cost, in nano-USD: records over a million USD are refused.
+const maxMoney = 1_000_000 * 1_000_000_000
 
 // count is a number of a payload as it was written. Its Unmarshal never fails,
 // so that one bad number does not hide the others.
@@ -39,12 +42,19 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// over takes a later value in place of an earlier one.
+// over takes a later value in place of an earlier one. One that is none spoils
+// the figure and leaves what was known.
 func (c *count) over(later count) {
-	if later.set {
+	switch {
+	case later.bad:
+		c.set, c.bad = true, true
+	case later.set:
 		*c = later
 	}
 }
+
+// good tells whether the number is there and is a count.
+func (c count) good() bool { return c.set && !c.bad }
 
 // money is an amount of USD in nano-USD.
 type money struct {
@@ -69,7 +79,7 @@ func (m *money) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	r.Mul(r, big.NewRat(1e9, 1)).Add(r, big.NewRat(1, 2))
-	if n := new(big.Int).Quo(r.Num(), r.Denom()); n.IsInt64() {
+	if n := new(big.Int).Quo(r.Num(), r.Denom()); n.IsInt64() && n.Int64() <= maxMoney {
 		m.nano, m.bad = n.Int64(), false
 	}
 	return nil
@@ -87,6 +97,7 @@ func (f *figures) take(name string, c count) int64 {
 	switch {
 	case c.bad:
 		f.bad = append(f.bad, name)
+		f.known = f.known || c.n > 0 // from before
 	case c.set:
 		f.known = true
 	}

@@ -53,7 +53,8 @@ func either(counts ...count) count {
 
 // tokens sorts the counts into buckets.
 func (u *inclusive) tokens() (f figures, t run.Tokens) {
-	prompt := f.take("prompt_tokens", either(u.Prompt, u.Input))
+	whole := either(u.Prompt, u.Input)
+	prompt := f.take("prompt_tokens", whole)
 	cached := f.take("cached_tokens", either(u.PromptPart.Cached, u.InputPart.Cached, u.Hits, u.Cached))
 	written := f.take("cache_write_tokens", either(u.PromptPart.Written, u.InputPart.Written, u.Written))
 	long := f.part("ttl_12h_tokens", either(u.PromptPart.Kept.Long, u.InputPart.Kept.Long), written)
@@ -67,7 +68,13 @@ func (u *inclusive) tokens() (f figures, t run.Tokens) {
 	t.Input = max(prompt-cached-written, 0)
 	t.CacheRead, t.CacheWriteShort, t.CacheWriteLong = cached, written-long, long
 	// Some servers count reasoning beside the completion. Only the total tells.
-	t.Output = max(completion, total-prompt)
+	t.Output = completion
+	switch {
+	case whole.good():
+		t.Output = max(completion, total-prompt)
+	case total > completion: // the prompt is in there, nobody knows how much of it
+		f.odd = "total_tokens without a prompt"
+	}
 	t.Reasoning = f.part("reasoning_tokens", reasoning, t.Output)
 	return f, t
 }
@@ -111,7 +118,10 @@ func (p chatDocuments) close() {}
 type response struct {
 	answer
 	Output []struct {
-		Type string `json:"type"`
+		Type   string `json:"type"`
+		Action struct {
+			Type string `json:"type"`
+		} `json:"action"`
 	} `json:"output"`
 }
 
@@ -121,8 +131,10 @@ func (r *Reader) responses(key string, a *response, raw []byte) run.UsageRecord 
 	calls := map[string]int64{}
 	for _, item := range a.Output {
 		switch item.Type {
-		case "web_search_call":
-			calls[webSearch]++
+		case "web_search_call": // opening a page or looking into it is not billed
+			if item.Action.Type == "" || item.Action.Type == "search" {
+				calls[webSearch]++
+			}
 		case "file_search_call":
 			calls[fileSearch]++
 		}

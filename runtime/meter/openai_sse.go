@@ -35,6 +35,9 @@ type streamed struct {
 	ended  bool
 }
 
+// empty tells whether nothing has come of the answer.
+func (s *streamed) empty() bool { return s.raw == nil && s.chars == 0 && !s.ended }
+
 // guess estimates the counts of an answer that said nothing of its usage.
 func (r *Reader) guess(s *streamed) run.UsageRecord {
 	t := run.Tokens{Input: tokensOf(utf8.RuneCountInString(r.src.Prompt)), Output: tokensOf(s.chars)}
@@ -70,7 +73,10 @@ func (p *chatStream) event(b []byte) bool {
 	if !decode(b, &c) {
 		return false
 	}
-	if p.s == nil || c.ID != "" && c.ID != p.s.answer.ID {
+	switch {
+	case p.s != nil && p.s.answer.ID == "" && c.ID != "" && p.s.empty(): // Azure begins with a chunk that names nothing
+		p.s.answer.ID, p.s.key = c.ID, c.key(p.r)
+	case p.s == nil || c.ID != "" && c.ID != p.s.answer.ID:
 		p.finish()
 		p.s = &streamed{answer: answer{ID: c.ID}, key: c.key(p.r)}
 		p.r.rep.Ended = false

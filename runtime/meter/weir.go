@@ -114,7 +114,7 @@ func (p usageStatus) event(b []byte) bool {
 		key = "status/" + p.r.src.Stream
 	}
 	rec := p.r.record(key, u.Model, f, t, b)
-	rec.Rank, rec.Stream = run.FromStatusPoll, p.r.stream("status", "")
+	rec.Rank, rec.Stream, rec.Summed = run.FromStatusPoll, p.r.stream("status", ""), true
 	p.r.out.put(rec)
 	return true
 }

@@ -98,6 +98,9 @@ type UsageRecord struct {
 	// Superseded: a better source of the same stream has taken its place. It is
 	// kept to explain the bill and counts in no sum.
 	Superseded bool
+	// Summed: the counts are of several requests, and how long the prompt of each
+	// was is not known. The rates of long prompts are not for it.
+	Summed bool
 
 	Provider  string
 	Model     string

@@ -30,7 +30,7 @@ func (i *IO) usageTable(by []run.UsageDimension, rows []*rollup, from, to string
 		sum, runs = sum.Add(r.Usage.domain()), runs+r.Runs
 	}
 	if len(rows) == 0 {
-		i.Notice("no run has ended from " + from + " to " + to + "; what is still open is not in the report")
+		i.Notice("the report has no run that ended from " + from + " to " + to + "; one is in it within a minute of its end")
 		return nil
 	}
 	if len(rows) > 1 && len(by) > 0 {

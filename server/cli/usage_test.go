@@ -147,7 +147,7 @@ func TestUsageAsksForWhatWasTyped(t *testing.T) {
 	out, notes, err := report(t, UsageCommand{
 		Connection: Connection{Server: url}, By: []string{"Model", "day", "model"}, Since: "2026-11-01", Until: "2026-11-02", Agent: &name, Team: &none,
 	}, 80)
-	if err != nil || out != "" || !strings.Contains(notes, "no run has ended from 2026-11-01 to 2026-11-02") {
+	if err != nil || out != "" || !strings.Contains(notes, "the report has no run that ended from 2026-11-01 to 2026-11-02") {
 		t.Errorf("printed %q and %q, %v", out, notes, err)
 	}
 	const want = "map[by:[MODEL DAY] filter:map[agent:x team:] from:2026-11-01 to:2026-11-02]"

@@ -160,7 +160,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("weir usage ended with %d:\n%s%s", code, out, notes)
 		}
 		out, notes, code = seer.weir("usage", "--team", "another")
-		if code != 0 || out != "" || !strings.Contains(notes, "no run has ended from") {
+		if code != 0 || out != "" || !strings.Contains(notes, "the report has no run that ended from") {
 			t.Errorf("weir usage of nobody ended with %d:\n%s%s", code, out, notes)
 		}
 	})

@@ -187,7 +187,7 @@ func (a *account) record(key string, rank run.SourceRank, p run.Provenance) run.
 // polled is the one record of all polls.
 func (a *account) polled(p run.Provenance) run.UsageRecord {
 	u := a.record(a.key(), run.FromStatusPoll, p)
-	u.Tokens, u.Raw = a.best.tokens, a.best.raw()
+	u.Tokens, u.Summed, u.Raw = a.best.tokens, true, a.best.raw()
 	return u
 }
 
@@ -234,7 +234,7 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 		// have been booked while it worked, and what is measured stays so.
 		if rest := a.missing(list); err != nil || rest != (run.Tokens{}) {
 			u := a.record(a.key()+"/rest", run.FromTranscript, run.Partial)
-			u.Tokens = rest
+			u.Tokens, u.Summed = rest, true
 			s.Usage = append(s.Usage, u)
 		}
 	case !a.best.zero():

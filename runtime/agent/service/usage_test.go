@@ -70,7 +70,7 @@ func TestU1StopReadsTheEndpointExactly(t *testing.T) {
 		wantState(t, r, run.Cancelled, run.Aborted)
 		wantUsage(t, r, someTokens, &someCost, run.Measured)
 		got := b.records(r)
-		if u := got["status"]; keys(got) != "status" || u.Model != "sonnet" || u.Provider != "anthropic" || u.Stream == "" ||
+		if u := got["status"]; keys(got) != "status" || u.Model != "sonnet" || u.Provider != "anthropic" || u.Stream == "" || !u.Summed ||
 			!strings.Contains(string(u.Raw), `"turns":5,"tool_calls":4`) {
 			t.Errorf("the records are %+v", got)
 		}

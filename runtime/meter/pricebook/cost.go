@@ -71,7 +71,7 @@ func (r *Row) tokens(u *run.UsageRecord, total *sum) bool {
 			return false
 		}
 	}
-	rates := set.at(u.At, u.Tokens)
+	rates := set.at(u.At, promptOf(u))
 	reasoning := min(u.Tokens.Reasoning, u.Tokens.Output)
 	perReasoning := rates.Output
 	if rates.Reasoning != nil {
@@ -134,9 +134,9 @@ func standardTier(tier string) string {
 	return tier
 }
 
-// at chooses the rates of one request: first by its time, then by its prompt.
-// The whole request is priced by them.
-func (s *Set) at(at time.Time, tokens run.Tokens) Rates {
+// at chooses the rates of one request: first by its time, then by the length of
+// its prompt. The whole request is priced by them.
+func (s *Set) at(at time.Time, prompt int64) Rates {
 	rates, long := s.Rates, s.Long
 	for i := range s.Windows {
 		if s.Windows[i].holds(at) {
@@ -144,7 +144,6 @@ func (s *Set) at(at time.Time, tokens run.Tokens) Rates {
 			break
 		}
 	}
-	prompt := promptOf(tokens)
 	for _, step := range long {
 		if prompt > step.Above || (step.Inclusive && prompt == step.Above) {
 			rates = step.Rates
@@ -165,9 +164,14 @@ func (w *Window) holds(at time.Time) bool {
 	return len(w.Hours) == 0 || slices.ContainsFunc(w.Hours, func(s Span) bool { return s.From <= minute && minute < s.To })
 }
 
-// promptOf is Tokens.Prompt, at most the largest number.
-func promptOf(t run.Tokens) int64 {
-	var all int64
+// promptOf is the length of the record's prompt, at most the largest number. Of
+// several requests it is not known, and counts as short: the sum of their prompts
+// is the prompt of none.
+func promptOf(u *run.UsageRecord) int64 {
+	if u.Summed {
+		return 0
+	}
+	t, all := u.Tokens, int64(0)
 	for _, n := range []int64{t.Input, t.CacheRead, t.CacheWriteShort, t.CacheWriteLong} {
 		if n > math.MaxInt64-all {
 			return math.MaxInt64

@@ -67,6 +67,20 @@ func TestSonnetWritesInOneRequest(t *testing.T) {
 	}
 }
 
+// What is told of several requests at once says nothing of the length of each:
+// the sum of their prompts makes none of them long.
+func TestSumsAreNoLongPrompt(t *testing.T) {
+	t.Parallel()
+	u := run.UsageRecord{Model: "claude-haiku-5-5", At: day(t, "2026-10-20"), Tokens: run.Tokens{Input: 1_000_000, Output: 10_000}}
+	if got := usd(t, ship(t), u); got != "0.525" {
+		t.Errorf("one request: %s", got)
+	}
+	u.Summed = true
+	if got := usd(t, ship(t), u); got != "0.105" {
+		t.Errorf("several: %s", got)
+	}
+}
+
 const limits = `
 models:
   - {provider: p, model: over, rates: {input: 1, output: 1}, long: [{above: 100, rates: {input: 3, output: 3}}, {above: 200, rates: {input: 5, output: 5}}]}
@@ -363,7 +377,7 @@ func TestCostIsTheExactSum(t *testing.T) {
 
 // exact is the sum in fractions of any size.
 func exact(r *Row, u *run.UsageRecord) int64 {
-	rates := r.Set.at(u.At, u.Tokens)
+	rates := r.Set.at(u.At, promptOf(u))
 	total := new(big.Rat)
 	add := func(n int64, rate *int64) {
 		if rate == nil {

@@ -119,7 +119,7 @@ func At(rows []*Row, at time.Time) []*Row {
 }
 
 // Standard gives the rates of a short prompt at an instant.
-func (r *Row) Standard(at time.Time) Rates { return r.Set.at(at, run.Tokens{}) }
+func (r *Row) Standard(at time.Time) Rates { return r.Set.at(at, 0) }
 
 // RowsOf counts the rows that are of one file.
 func (b *Book) RowsOf(file string) int {

@@ -59,7 +59,7 @@ func TestEveryShippedRate(t *testing.T) {
 		}
 		for name, tokens := range buckets {
 			u.Tokens = tokens
-			rates := r.Set.at(at, tokens)
+			rates := r.Set.at(at, tokens.Prompt())
 			for _, n := range rates.named() {
 				if n.name != name || *n.rate == nil {
 					continue
