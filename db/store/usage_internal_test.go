@@ -27,24 +27,31 @@ func TestUsageQuestionsUseTheStreamsIndex(t *testing.T) {
 		{replaceThem, []any{"r", "s", 1}},
 		{"SELECT * FROM usage_records WHERE " + worseThan, []any{"r", "s", 1}},
 	} {
-		var plan []string
-		rows, err := s.read.DB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+q.sql, q.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, detail)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		plan := queryPlan(t, s, q.sql, q.args...)
 		if got := strings.Join(plan, "; "); !strings.Contains(got, "INDEX usage_records_stream") || strings.Contains(got, "TEMP B-TREE") {
 			t.Errorf("%s\nis answered by: %s", q.sql, got)
 		}
 	}
+}
+
+// queryPlan says how SQLite answers a query.
+func queryPlan(t *testing.T, s *Store, query string, args ...any) (plan []string) {
+	t.Helper()
+	rows, err := s.read.DB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }() // read to its end
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		plan = append(plan, detail)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
