@@ -79,7 +79,7 @@ test('the head says the last line of an error, and why a run has no curves', asy
   await expect(page.locator('.head-error')).toHaveText(/^[^\n]+$/);
   await expect(page.getByText('This run has no stage, so its lines are not parsed for metrics.')).toBeVisible();
   await expect(page.locator('.session-facts')).not.toContainText('cost unknown');
-  await expect(page.getByTitle('local compute has no price').first()).toContainText('compute');
+  await expect(page.getByTitle('your own machine costs nothing').first()).toContainText('compute');
   await expect(page.getByRole('form', { name: 'Follow-up' })).toHaveCount(0);
 });
 

@@ -46,10 +46,14 @@ describe('numbers', () => {
       ...fields,
     }) as UsageFieldsFragment;
 
-  it('say nothing about the price of a machine alone, and do not hide that of a model', () => {
-    const alone = usage({ computeSeconds: 3 });
-    expect(usageFacts(alone)).toEqual([{ text: '3.0 s compute', title: 'local compute has no price' }]);
-    expect(cost(alone)).toBe('');
+  it('say that a machine of one’s own costs nothing, and that another price is not known', () => {
+    const own = usage({ computeSeconds: 3, costUsd: 0, unpriced: 0 });
+    expect(usageFacts(own)).toEqual([
+      { text: '3.0 s compute', title: 'your own machine costs nothing' },
+      { text: '$0' },
+    ]);
+    expect(cost(usage({ computeSeconds: 3 }))).toBe('cost unknown');
+    expect(cost(usage({ unpriced: 0 }))).toBe('');
     expect(usageFacts(usage({ computeSeconds: 3, output: 5 })).map((fact) => fact.text)).toEqual([
       '5 out',
       '3.0 s compute',

@@ -66,10 +66,10 @@ export interface UsageFact {
   title?: string;
 }
 
-/** Whether the usage is that of a machine alone: no model was asked, and nothing has a price. */
+/** Whether the usage is that of a machine alone: no model was asked. */
 export function computeOnly(usage: UsageFieldsFragment): boolean {
   const tokens = [usage.input, usage.cacheRead, usage.cacheWriteShort, usage.cacheWriteLong, usage.output];
-  return usage.computeSeconds > 0 && usage.costUsd === null && tokens.every((n) => toLong(n) === 0);
+  return usage.computeSeconds > 0 && tokens.every((n) => toLong(n) === 0);
 }
 
 /** One line about tokens, compute and money; unknown money is never shown as 0. */
@@ -85,15 +85,17 @@ export function usageFacts(usage: UsageFieldsFragment): UsageFact[] {
   put(usage.reasoning, 'of it reasoning');
   if (usage.computeSeconds > 0) {
     const text = `${seconds(usage.computeSeconds)} compute`;
-    facts.push(computeOnly(usage) ? { text, title: 'local compute has no price' } : { text });
+    facts.push(
+      computeOnly(usage) && usage.costUsd === 0 ? { text, title: 'your own machine costs nothing' } : { text },
+    );
   }
   const money = cost(usage);
   if (money) facts.push({ text: money });
   return facts;
 }
 
-/** "" when there is nothing to say: no price is known, and none is missing but that of local compute. */
+/** "" when there is nothing to say: nothing was used. */
 export function cost(usage: UsageFieldsFragment): string {
-  if (usage.costUsd === null) return usage.unpriced > 0 && !computeOnly(usage) ? 'cost unknown' : '';
+  if (usage.costUsd === null) return usage.unpriced > 0 ? 'cost unknown' : '';
   return usage.unpriced > 0 ? `${dollars(usage.costUsd)} + ${usage.unpriced} unpriced` : dollars(usage.costUsd);
 }
