@@ -186,7 +186,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 	})
 	s.http, err = httpapi.New(httpapi.Options{
 		API: api, Output: s.engine.OpenOutput, Watch: graph.Watch, Resume: graph.Resume, Log: o.log, Token: o.cfg.Token, Hosts: o.cfg.AllowHosts, Origins: o.cfg.AllowOrigins,
-		Page: web.Dist(), Ready: s.ready,
+		Page: web.Dist(), Ready: s.ready, Recovered: s.engine.Ready(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the HTTP front: %w", err)

@@ -72,6 +72,10 @@ type Options struct {
 	// Ready says whether the server can do its work; nil: always. A draining
 	// server is never ready.
 	Ready func(ctx context.Context) error
+	// Recovered is closed once the runs of an earlier server have got their ends;
+	// nil: there are none. Before that the API would show them as live, so its
+	// requests wait, but no longer than RecoveryWait.
+	Recovered <-chan struct{}
 
 	WebSocket       ws.Options    // Exec, Log, Init, Watch and Gate are set here
 	ShutdownTimeout time.Duration // for requests in flight; 5 s
@@ -79,6 +83,9 @@ type Options struct {
 
 // MaxBody is the largest request body, in bytes.
 const MaxBody = 2 << 20
+
+// RecoveryWait is how long a request waits for Options.Recovered.
+const RecoveryWait = 3 * time.Second
 
 // Server is the front. It is an http.Handler; Serve serves it.
 type Server struct {
@@ -112,7 +119,7 @@ func New(o Options) (*Server, error) {
 	s.streams = newStreams(runner, o.Resume, s.ws.Options())
 
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", g.api(&graphQL{runner: runner, socket: s.ws, streams: s.streams}, true))
+	mux.Handle("/graphql", g.api(s.recovered(&graphQL{runner: runner, socket: s.ws, streams: s.streams}), true))
 	mux.Handle("GET /metrics", g.api(s.metrics(), false))
 	if o.Output != nil {
 		mux.Handle("GET /executions/{id}/{stream}", g.api(&outputs{open: o.Output, log: o.Log}, false))
@@ -179,6 +186,27 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	sockets.Wait()
 	s.o.API.Wait()
 	return err
+}
+
+// recovered lets requests wait for Options.Recovered.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	if s.o.Recovered == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.o.Recovered:
+		default:
+			limit := time.NewTimer(RecoveryWait)
+			defer limit.Stop()
+			select {
+			case <-s.o.Recovered:
+			case <-limit.C:
+			case <-r.Context().Done():
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -25,6 +27,38 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	if a := b.ask(t, http.MethodGet, "/healthz", ""); a.status != 200 {
 		t.Errorf("a server that is not ready is alive: %d", a.status)
+	}
+}
+
+// Until the runs of an earlier server have their ends, the API would show them as
+// live: its requests wait for that, but not for ever.
+func TestRequestsWaitForRecovery(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]func(recovered chan struct{}){
+		"recovered":  func(recovered chan struct{}) { close(recovered) },
+		"it is late": func(chan struct{}) { time.Sleep(RecoveryWait) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			recovered := make(chan struct{})
+			s := Server{o: Options{Recovered: recovered}}
+			var answered atomic.Bool
+			h := s.recovered(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered.Store(true) }))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go h.ServeHTTP(nil, r)
+			time.Sleep(RecoveryWait - time.Millisecond)
+			synctest.Wait()
+			if answered.Load() {
+				t.Errorf("%s: a request was answered before", name)
+			}
+			step(recovered)
+			synctest.Wait()
+			if !answered.Load() {
+				t.Errorf("%s: the request still waits", name)
+			}
+		})
 	}
 }
 
