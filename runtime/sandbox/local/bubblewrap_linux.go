@@ -39,7 +39,7 @@ type Bubblewrap struct {
 
 // NewBubblewrap makes the backend. It starts one goroutine, which Close ends.
 func NewBubblewrap(o Options) *Bubblewrap {
-	b := &Bubblewrap{opts: o, users: findUsers(o.UID, "/proc/self/uid_map", "/proc/self/gid_map"), cgroups: cgroup.Find(cgroup.Root, "/proc/self/cgroup", os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
+	b := &Bubblewrap{opts: o, users: findUsers(o.UID, "/proc/self/uid_map", "/proc/self/gid_map"), cgroups: cgroup.Find(os.Geteuid()), live: map[*bwrapProcess]struct{}{}}
 	if b.opts.Bwrap == "" {
 		b.opts.Bwrap, _ = exec.LookPath("bwrap") // the probe says when it is missing
 	}

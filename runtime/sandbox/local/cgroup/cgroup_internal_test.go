@@ -59,7 +59,6 @@ func TestGroupsOfVersion2(t *testing.T) {
 			t.Parallel()
 			root := fakeGroups(t, map[string]string{
 				"cgroup.controllers":                        "cpu memory pids\n",
-				"self":                                      "0::" + c.own + "\n",
 				c.top + "/cgroup.subtree_control":           "",
 				c.top + "/cgroup.procs":                     "17\n",
 				c.top + "/server/cgroup.procs":              "",
@@ -67,7 +66,7 @@ func TestGroupsOfVersion2(t *testing.T) {
 				c.top + "/weir/weir-rep_1-exe_old/filler":   "",
 				c.top + "/weir/weir-other-exe_a/cgroup.max": "",
 			})
-			g := Find(root, filepath.Join(root, "self"), c.uid)
+			g := find(root, "0::"+c.own+"\n", c.uid)
 			if g.v2 != filepath.Join(root, c.top, "weir") || !slices.Equal(g.have, []string{"cpu", "memory", "pids"}) || !strings.Contains(g.Label(), "version 2 (experimental)") {
 				t.Fatalf("%+v %s", g, g.Label())
 			}
@@ -127,10 +126,8 @@ func TestGroupsThatCannotBeMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := map[string]string{"self": c.self}
-			maps.Copy(files, c.files)
-			root := fakeGroups(t, files)
-			g := Find(root, filepath.Join(root, "self"), c.uid)
+			root := fakeGroups(t, c.files)
+			g := find(root, c.self, c.uid)
 			if len(g.have) > 0 || g.v2 != "" || g.Label() != "none" {
 				t.Errorf("%+v %s", g, g.Label())
 			}
@@ -212,7 +209,7 @@ func TestStartInAGroupOfVersion2(t *testing.T) {
 // On version 1 the starting thread is a member only while it starts.
 func TestStartInGroupsOfVersion1(t *testing.T) {
 	t.Parallel()
-	g := Find(Root, "/proc/self/cgroup", os.Geteuid())
+	g := Find(os.Geteuid())
 	if len(g.v1) == 0 {
 		t.Skip("SKIPPED: no control groups of version 1 that this user may make") // also in CI: its kernel decides
 	}

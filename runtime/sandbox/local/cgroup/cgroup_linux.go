@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,19 +25,26 @@ type Groups struct {
 	have []string          // controllers in force: memory, pids, cpu
 }
 
-// Root is where control groups are mounted.
-const Root = "/sys/fs/cgroup"
+// mounted is where control groups are mounted.
+const mounted = "/sys/fs/cgroup"
 
-// Find tells which limits can be enforced by the kernel for a whole tree.
-// root is where control groups are mounted, self lists those of this process.
-func Find(root, self string, uid int) *Groups {
+// membership is read once: /proc/self names the groups of the main thread, which
+// may be a starter by then and stand in the groups of a command.
+var membership = sync.OnceValue(func() string {
+	data, _ := os.ReadFile("/proc/self/cgroup") // without it there are no groups
+	return string(data)
+})
+
+// Find tells which limits can be enforced by the kernel for a whole tree that
+// this process starts.
+func Find(uid int) *Groups { return find(mounted, membership(), uid) }
+
+// find looks below root, where control groups are mounted; self lists the groups
+// of this process.
+func find(root, self string, uid int) *Groups {
 	c := &Groups{v1: map[string]string{}}
-	data, err := os.ReadFile(self)
-	if err != nil {
-		return c
-	}
 	own := ""
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(self) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 {
 			continue
