@@ -31,6 +31,7 @@ type account struct {
 	root        *os.Root
 	transcripts Transcripts
 
+	now   func() time.Time
 	since time.Time // when it was started
 
 	live    context.Context // of the looks while it works
@@ -38,16 +39,16 @@ type account struct {
 
 	turn     chan struct{}         // holds one token: whose turn it is
 	best     answer                // the largest count of each kind that was polled
-	booked   run.Tokens            // of best, while it worked
+	days     []day                 // what of it is not booked to the end; the last one may still rise
 	written  map[string]run.Tokens // what was booked from the transcript
 	answered bool                  // the last poll, before the first signal, gave counts
 	warned   bool
 }
 
-func newAccount(ctx context.Context, id run.ExecutionID, r run.Run, e *endpoint, c agent.Service, root *os.Root, transcripts Transcripts) *account {
+func newAccount(ctx context.Context, id run.ExecutionID, r run.Run, e *endpoint, c agent.Service, root *os.Root, d Driver) *account {
 	a := &account{
-		run: r, id: id, end: e, service: c, root: root, transcripts: transcripts,
-		turn: make(chan struct{}, 1), since: time.Now(), written: make(map[string]run.Tokens),
+		run: r, id: id, end: e, service: c, root: root, transcripts: d.transcripts, now: d.now,
+		turn: make(chan struct{}, 1), since: d.now(), written: make(map[string]run.Tokens),
 	}
 	a.live, a.endLive = context.WithCancelCause(ctx)
 	a.turn <- struct{}{}
@@ -89,15 +90,7 @@ func (a *account) look(ctx context.Context, h agent.Host) error {
 		}
 	}
 	if err == nil && !got.zero() && len(a.written) == 0 {
-		if a.best.tokens == a.booked {
-			return nil
-		}
-		u := a.polled(run.Partial) // the end may bring more
-		if err := h.Usage(ctx, u); err != nil {
-			return err
-		}
-		a.booked = u.Tokens
-		return nil
+		return a.bookPolled(ctx, h)
 	}
 	return errors.Join(err, a.bookTranscript(ctx, h))
 }
@@ -124,6 +117,7 @@ func (a *account) bookTranscript(ctx context.Context, h agent.Host) error {
 // poll asks the endpoint and remembers the largest counts: a total of one start
 // never goes back.
 func (a *account) poll(ctx context.Context) (answer, error) {
+	at := a.now()
 	body, err := a.end.get(ctx, a.service.UsagePath)
 	if err != nil {
 		return answer{}, err
@@ -132,10 +126,12 @@ func (a *account) poll(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	before := a.best.tokens
 	a.best = answer{
-		tokens: a.best.tokens.Max(got.tokens), turns: max(a.best.turns, got.turns), toolCalls: max(a.best.toolCalls, got.toolCalls),
+		tokens: before.Max(got.tokens), turns: max(a.best.turns, got.turns), toolCalls: max(a.best.toolCalls, got.toolCalls),
 		model: cmp.Or(got.model, a.best.model),
 	}
+	a.rise(before, at)
 	return got, nil
 }
 
@@ -175,19 +171,12 @@ func (a *account) key() string    { return "status/" + string(a.id) }
 // record is one of this service, without counts.
 func (a *account) record(key string, rank run.SourceRank, p run.Provenance) run.UsageRecord {
 	u := run.UsageRecord{
-		RequestKey: key, Kind: run.ModelCall, At: time.Now(), Stream: a.stream(), Rank: rank, Provenance: p,
+		RequestKey: key, Kind: run.ModelCall, At: a.now(), Stream: a.stream(), Rank: rank, Provenance: p,
 		Provider: a.run.Provider, Model: a.run.Model,
 	}
 	if u.Model == "" {
 		u.Model = a.best.model
 	}
-	return u
-}
-
-// polled is the one record of all polls.
-func (a *account) polled(p run.Provenance) run.UsageRecord {
-	u := a.record(a.key(), run.FromStatusPoll, p)
-	u.Tokens, u.Summed, u.Raw = a.best.tokens, true, a.best.raw()
 	return u
 }
 
@@ -206,7 +195,7 @@ func (a *account) stopping(ctx context.Context) (s agent.Settlement) {
 	case err == nil && !got.zero():
 		a.answered = true
 		if len(a.written) == 0 {
-			s.Usage = append(s.Usage, a.polled(run.Measured))
+			s.Usage = a.polled(run.Measured)
 		}
 	}
 	return s
@@ -238,7 +227,7 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 			s.Usage = append(s.Usage, u)
 		}
 	case !a.best.zero():
-		s.Usage = append(s.Usage, a.polled(run.Partial)) // once more: a look may have been cut off
+		s.Usage = a.polled(run.Partial) // once more: a look may have been cut off
 	default:
 		s.Usage = append(s.Usage, a.record(a.key(), run.FromEstimate, run.UnknownProvenance))
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type bench struct {
 	replica string
 	sandbox sandbox.Backend
 	def     agent.Definition
+	behind  atomic.Int64 // nanoseconds by which the driver's clock is late
 
 	mu        sync.Mutex
 	committed chan struct{} // closed and made anew at each commit
@@ -125,6 +127,8 @@ func (b *bench) Committed([]*run.Event, []run.ID) {
 	b.committed = make(chan struct{})
 }
 
+func (b *bench) now() time.Time { return time.Now().Add(-time.Duration(b.behind.Load())) }
+
 // Lookup implements engine.Agents.
 func (b *bench) Lookup(string) (agent.Definition, error) { return b.def, nil }
 
@@ -151,7 +155,7 @@ func (written) Read(_ context.Context, root *os.Root, _ agent.Transcript, _ time
 func (b *bench) engine(change ...func(*engine.Options)) *engine.Engine {
 	b.t.Helper()
 	o := engine.Options{
-		Store: b.store, Agents: b, Drivers: map[string]agent.Driver{agent.DriverService: service.New(written{})},
+		Store: b.store, Agents: b, Drivers: map[string]agent.Driver{agent.DriverService: service.New(written{}).At(b.now)},
 		Backends: map[string]sandbox.Backend{"local": b.sandbox}, DataDir: b.dir, Replica: b.replica, Poll: time.Hour,
 	}
 	for _, c := range change {

@@ -34,10 +34,13 @@ var errOver = errors.New("the service has ended")
 const knock = 100 * time.Millisecond
 
 // Driver runs services.
-type Driver struct{ transcripts Transcripts }
+type Driver struct {
+	transcripts Transcripts
+	now         func() time.Time
+}
 
 // New makes the driver.
-func New(transcripts Transcripts) Driver { return Driver{transcripts} }
+func New(transcripts Transcripts) Driver { return Driver{transcripts, time.Now} }
 
 // Name implements agent.Driver.
 func (Driver) Name() string { return agent.DriverService }
@@ -67,7 +70,7 @@ func (d Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, er
 	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(errOver)
-	a := newAccount(work, x.ID, t.Run, e, c, root, d.transcripts)
+	a := newAccount(work, x.ID, t.Run, e, c, root, d)
 	defer a.close()
 	x.Stopping, x.Final = a.stopping, a.final
 	var watching sync.WaitGroup
