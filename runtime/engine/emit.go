@@ -47,7 +47,7 @@ type appender interface {
 
 // emitter writes a run's events: one commit at a time, in the order of the
 // calls; what arrives during a commit is the next batch. Calls wait while more
-// than maxQueued bytes are ahead of them.
+// than maxQueued bytes are ahead of them, keep for a while only.
 type emitter struct {
 	ctx    context.Context // of the writes; outlives the run's own
 	store  appender
@@ -101,6 +101,28 @@ func (m *emitter) commit(ctx context.Context, x entry) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// keep queues an entry as post does, but waits for room only until ctx ends: then it
+// is queued all the same. It is for what was used, of which a caller has one entry
+// at a time: a bill has no gap because a store was slow.
+func (m *emitter) keep(ctx context.Context, x entry) error {
+	err := m.post(ctx, x)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.failed != nil:
+		return m.failed
+	case m.closed:
+		return errReleased
+	}
+	m.releaseLocked("")
+	m.pushLocked(x)
+	m.nudge()
+	return nil
 }
 
 // put waits for room, calls before under the lock, and queues x.

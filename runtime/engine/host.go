@@ -75,7 +75,7 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	defer release()
 	done := make(chan error, 1)
 	// What is queued is written before the run ends.
-	if err := h.s.emit.post(h.s.e.write, entry{usage: []run.UsageRecord{u}, done: done}); err != nil {
+	if err := h.s.emit.keep(ctx, entry{usage: []run.UsageRecord{u}, done: done}); err != nil {
 		return cmp.Or(h.gone(ctx), err)
 	}
 	select {

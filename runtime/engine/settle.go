@@ -30,14 +30,15 @@ func (s *supervisor) settle(ctx context.Context, ask func(ctx context.Context) a
 	}
 	for len(records) > 0 {
 		n := min(len(records), maxBatchDrafts)
-		// Queued, not committed: what is queued is written before the run ends.
-		if err := s.emit.post(ctx, entry{usage: records[:n:n]}); err != nil {
+		// Queued, not committed: what is queued is written before the run ends. The
+		// execution's end waits no longer than ctx for a full queue.
+		if err := s.emit.keep(ctx, entry{usage: records[:n:n]}); err != nil {
 			s.e.log.Warn("Booking the last usage of a run failed", "run", s.run.ID, "error", err)
 		}
 		records = records[n:]
 	}
 	for _, text := range got.Warnings {
-		s.warn(text)
+		s.warnWithin(ctx, text)
 	}
 }
 

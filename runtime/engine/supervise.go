@@ -238,9 +238,12 @@ func (s *supervisor) translate(text string, err error) outcome {
 func (s *supervisor) draft(p run.Payload) run.Draft { return run.DraftOf(s.run, time.Now(), p) }
 
 // warn appends a Warning; it never changes the outcome.
-func (s *supervisor) warn(text string) {
+func (s *supervisor) warn(text string) { s.warnWithin(s.e.write, text) }
+
+// warnWithin does so without waiting longer than ctx for a full queue.
+func (s *supervisor) warnWithin(ctx context.Context, text string) {
 	s.e.log.Warn(text, "run", s.run.ID)
-	if err := s.emit.post(s.e.write, entry{drafts: []run.Draft{s.draft(&run.Warning{Text: clean(text, maxText)})}}); err != nil {
+	if err := s.emit.keep(ctx, entry{drafts: []run.Draft{s.draft(&run.Warning{Text: clean(text, maxText)})}}); err != nil {
 		s.e.log.Warn("Writing a warning failed", "run", s.run.ID, "error", err)
 	}
 }

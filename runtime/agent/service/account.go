@@ -184,6 +184,7 @@ func (a *account) record(key string, rank run.SourceRank, p run.Provenance) run.
 func (a *account) stopping(ctx context.Context) (s agent.Settlement) {
 	a.endLive(errOver)
 	if err := a.begin(ctx); err != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("The usage of agent %s could not be asked for before it was stopped: an earlier look at it has not come back. What it used since then is missing, unless its transcript tells", a.run.Agent))
 		return s
 	}
 	defer a.done()
@@ -206,6 +207,7 @@ func (a *account) stopping(ctx context.Context) (s agent.Settlement) {
 func (a *account) final(ctx context.Context) (s agent.Settlement) {
 	a.endLive(errOver)
 	if err := a.begin(ctx); err != nil {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("The last usage of agent %s could not be settled: an earlier look at it has not come back. The bill has what was booked before", a.run.Agent))
 		return s
 	}
 	defer a.done()
