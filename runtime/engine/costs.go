@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -18,8 +19,8 @@ const smallNanoUSD = 1000
 
 // compareCosts warns, once per run and model, when what an agent says it cost and
 // what the price book says differ by more than 1 %. The events are those that
-// were just committed; the warning is committed after them.
-func (m *emitter) compareCosts(events []*run.Event) {
+// were just committed, of the reports; the warning is committed after them.
+func (m *emitter) compareCosts(events []*run.Event, reports []run.UsageRecord) {
 	for _, e := range events {
 		if e.Type != run.TypeUsageRecorded {
 			continue
@@ -39,12 +40,22 @@ func (m *emitter) compareCosts(events []*run.Event) {
 		m.mu.Lock()
 		if !m.doubted[u.Model] {
 			m.doubted[u.Model] = true
-			m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: fmt.Sprintf(
-				"the agent reports %s USD for a request to %s, the price %s gives %s USD: the reported cost is booked, the other one stands beside it; if the price is wrong, correct it in the price file",
-				run.NanoUSD(*u.CostNanoUSD), named(u.Model), u.PriceID, run.NanoUSD(*u.ComputedNanoUSD))})}})
+			text := fmt.Sprintf("the agent reports %s USD for a request to %s, the price %s gives %s USD: the reported cost is booked, the other one stands beside it; ",
+				run.NanoUSD(*u.CostNanoUSD), named(u.Model), u.PriceID, run.NanoUSD(*u.ComputedNanoUSD))
+			if *u.ComputedNanoUSD < *u.CostNanoUSD && unsplit(reports, u.RequestKey) {
+				text += fmt.Sprintf("the agent does not tell how long its cache writes last, so the price takes all %d tokens of them as short-lived, which are cheaper. A newer version of the agent tells it; ", u.Tokens.CacheWriteShort)
+			}
+			text += "if the price is wrong, correct it in the price file"
+			m.pushLocked(entry{drafts: []run.Draft{run.DraftOf(m.run, time.Now(), &run.Warning{Text: text})}})
 		}
 		m.mu.Unlock()
 	}
+}
+
+// unsplit tells whether the report of a request leaves open how long its cache
+// writes last.
+func unsplit(reports []run.UsageRecord, key string) bool {
+	return slices.ContainsFunc(reports, func(u run.UsageRecord) bool { return u.RequestKey == key && u.Unsplit })
 }
 
 func named(model string) string {

@@ -34,16 +34,18 @@ func TestCostsThatDifferAreWarnedOf(t *testing.T) {
 		for i, c := range []struct {
 			model        string
 			tokens, cost int64
+			unsplit      bool
 		}{
-			{"right", 1000, 1_010_000},
-			{"close", 1000, 990_001},
-			{"tiny", 1, 2000},
-			{"high", 1000, 1_020_000},
-			{"high", 1000, 2_000_000},
-			{"low", 1000, 500_000},
-			{"silent", 1000, -1},
+			{"right", 1000, 1_010_000, true},
+			{"close", 1000, 990_001, false},
+			{"tiny", 1, 2000, false},
+			{"high", 1000, 1_020_000, false},
+			{"high", 1000, 2_000_000, false},
+			{"low", 1000, 500_000, true},
+			{"cached", 1000, 1_200_000, true},
+			{"silent", 1000, -1, true},
 		} {
-			u := run.UsageRecord{RequestKey: fmt.Sprint(i), Provider: "p", Model: c.model, Tokens: run.Tokens{Input: c.tokens}}
+			u := run.UsageRecord{RequestKey: fmt.Sprint(i), Provider: "p", Model: c.model, Tokens: run.Tokens{Input: c.tokens, CacheWriteShort: 70}, Unsplit: c.unsplit}
 			if c.cost >= 0 {
 				u.CostNanoUSD = &c.cost
 			}
@@ -68,13 +70,19 @@ func TestCostsThatDifferAreWarnedOf(t *testing.T) {
 			recorded++
 		}
 	}
-	if recorded != 7 || events[len(events)-1].Type != run.TypeRunEnded {
+	if recorded != 8 || events[len(events)-1].Type != run.TypeRunEnded {
 		t.Errorf("%d records are in the log, and it ends with %s", recorded, events[len(events)-1].Type)
 	}
-	if len(warnings) != 2 || !strings.Contains(warnings[0], "reports 0.00102 USD for a request to high, the price flat gives 0.001 USD") || !strings.Contains(warnings[1], "0.0005 USD for a request to low") {
+	const why = "takes all 70 tokens of them as short-lived"
+	for i, w := range warnings {
+		if strings.Contains(w, why) != (i == 2) {
+			t.Errorf("warned: %q", w)
+		}
+	}
+	if len(warnings) != 3 || !strings.Contains(warnings[0], "reports 0.00102 USD for a request to high, the price flat gives 0.001 USD") || !strings.Contains(warnings[1], "0.0005 USD for a request to low") {
 		t.Errorf("the warnings are %q", warnings)
 	}
-	if u := r.Usage; u.CostSource != run.Computed || u.Unpriced != 0 || *u.CostNanoUSD != 1_010_000+990_001+2000+1_020_000+2_000_000+500_000+1_000_000 {
+	if u := r.Usage; u.CostSource != run.Computed || u.Unpriced != 0 || *u.CostNanoUSD != 1_010_000+990_001+2000+1_020_000+2_000_000+500_000+1_200_000+1_000_000 {
 		t.Errorf("the usage is %+v with %d", u, *u.CostNanoUSD)
 	}
 }

@@ -313,7 +313,7 @@ func (m *emitter) append(entries []entry) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		events, err := m.store.Append(m.ctx, b)
 		if err == nil {
-			m.compareCosts(events)
+			m.compareCosts(events, b.Usage)
 		}
 		if err == nil || run.CodeOf(err) != run.Unavailable || m.ctx.Err() != nil {
 			return err

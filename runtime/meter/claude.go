@@ -73,9 +73,12 @@ type claudeStream struct {
 	results int
 	open    bool     // something came after the last result
 	held    []string // keys of messages after a result
+	splits  *splits
 }
 
-func newClaudeStream(r *Reader) parser { return &claudeStream{r: r, live: map[string]*message{}} }
+func newClaudeStream(r *Reader) parser {
+	return &claudeStream{r: r, live: map[string]*message{}, splits: newSplits()}
+}
 
 func (p *claudeStream) event(b []byte) bool {
 	var l claudeLine
@@ -127,6 +130,7 @@ func (p *claudeStream) message(l *claudeLine) {
 	if id == "" {
 		id = p.r.scoped(p.r.next())
 	}
+	p.splits.message(name(id), m.Model, &u.anthropicCounts)
 	p.put(l, p.r.anthropic(id, m.Model, &u, m.Usage), run.Estimated)
 }
 
@@ -150,6 +154,7 @@ func (p *claudeStream) streamed(l *claudeLine) {
 		if m.stopped {
 			provenance = run.Measured
 		}
+		p.splits.message(name(m.key), m.model, &m.usage.anthropicCounts)
 		p.put(l, p.r.anthropic(m.key, m.model, &m.usage, m.raw), provenance)
 	}
 	if e.Type == "message_stop" {
@@ -218,11 +223,12 @@ func (p *claudeStream) result(l *claudeLine) {
 		}
 		var u modelTotals
 		decode(l.ModelUsage[m], &u)
+		unsplit := p.splits.fill(m, &u)
 		c := u.counts()
 		f, t := c.tokens()
 		calls := c.calls(&f)
 		rec := p.r.record(key+"/"+model(m), m, f, t, l.ModelUsage[m])
-		rec.ToolCalls, rec.Stream, rec.Summed = calls, p.stream(m), true
+		rec.ToolCalls, rec.Stream, rec.Summed, rec.Unsplit = calls, p.stream(m), true, unsplit
 		if u.Basis != "unknown" {
 			p.r.cost(&rec, u.Cost)
 		}

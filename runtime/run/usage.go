@@ -101,6 +101,9 @@ type UsageRecord struct {
 	// Summed: the counts are of several requests, and how long the prompt of each
 	// was is not known. The rates of long prompts are not for it.
 	Summed bool
+	// Unsplit: the source does not tell how long its cache writes last, so all count
+	// as short-lived. It is not kept.
+	Unsplit bool
 
 	Provider  string
 	Model     string
