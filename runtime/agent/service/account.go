@@ -216,7 +216,7 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 	}
 	list, err := a.read(ctx)
 	if err != nil {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("The transcript of agent %s could not be read to its end: %v", a.run.Agent, err))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("The transcript of agent %s could not be read, or not all of it: %v", a.run.Agent, err))
 	}
 	switch {
 	case len(list) > 0:
