@@ -100,6 +100,64 @@ func (s *Store) DueSnapshots(ctx context.Context, owner string, at time.Time) ([
 	return out, nil
 }
 
+// forgetRows is how many snapshots one step of ForgetSnapshots looks at.
+const forgetRows = 500
+
+// ForgetSnapshots removes the snapshots from before a moment, but for the last one of
+// each run. It goes by the primary key, so that no other index is needed: what a run
+// has kept is passed over at the first one that is young enough.
+func (s *Store) ForgetSnapshots(ctx context.Context, before time.Time, from run.SnapshotMark) (run.SnapshotMark, error) {
+	var done run.SnapshotMark
+	q := s.read.NewSelect().TableExpr("usage_snapshots").Column("run_id", "at_us").Order("run_id", "at_us").Limit(forgetRows)
+	if from.At.IsZero() {
+		q = q.Where("run_id > ?", string(from.Run))
+	} else {
+		q = q.Where("(run_id, at_us) > (?, ?)", string(from.Run), micros(from.At))
+	}
+	var rows []struct {
+		RunID string
+		AtUS  int64 `bun:"at_us"`
+	}
+	if err := q.Scan(ctx, &rows); err != nil {
+		return done, s.readError("looking for old snapshots", err)
+	}
+	limit := micros(before)
+	var old []snapshotKey // the youngest one of each run that goes
+	for i := range len(rows) - 1 {
+		r := rows[i]
+		if r.AtUS >= limit || rows[i+1].RunID != r.RunID {
+			continue
+		}
+		if n := len(old); n > 0 && old[n-1].run == r.RunID {
+			old[n-1].atUS = r.AtUS
+			continue
+		}
+		old = append(old, snapshotKey{r.RunID, r.AtUS})
+	}
+	if len(old) > 0 {
+		if err := s.w.do(ctx, &op{size: int64(len(old)) * 64, logic: func(t *tx) error {
+			for _, k := range old {
+				if _, err := t.exec("removing old snapshots", "DELETE FROM usage_snapshots WHERE run_id = ? AND at_us <= ?", k.run, k.atUS); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}); err != nil {
+			return done, err
+		}
+	}
+	if len(rows) < forgetRows {
+		return done, nil
+	}
+	last := rows[forgetRows-1]
+	if last.AtUS >= limit {
+		return run.SnapshotMark{Run: run.ID(last.RunID)}, nil
+	}
+	// What comes behind the last one tells whether it goes.
+	last = rows[forgetRows-2]
+	return run.SnapshotMark{Run: run.ID(last.RunID), At: timeOf(last.AtUS)}, nil
+}
+
 // Snapshots gives the first snapshots of a run after a moment, oldest first.
 func (s *Store) Snapshots(ctx context.Context, q run.SnapshotQuery) ([]run.UsageSnapshot, error) {
 	if err := s.known(ctx, q.Run); err != nil {

@@ -166,6 +166,67 @@ func testSnapshots(t *testing.T, s Subject) {
 	equal(t, "all rows", s.Count(t, "SELECT count(*) FROM usage_snapshots"), 1236)
 }
 
+// testForgetSnapshots: old ones go, step by step, but for the last one of each run; what
+// is young is passed over.
+func testForgetSnapshots(t *testing.T, s Subject) {
+	ctx := context.Background()
+	const young = 100_000
+	var all []run.UsageSnapshot
+	add := func(id string, seconds ...int) {
+		for _, n := range seconds {
+			all = append(all, run.UsageSnapshot{Run: run.ID(id), At: at(n), Usage: run.Usage{Tokens: run.Tokens{Input: int64(n)}}})
+		}
+	}
+	many := func(from, n int) []int {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = from + i
+		}
+		return out
+	}
+	add("run_a", 5)                                             // ended long ago: its last one
+	add("run_b", 1, 2, 3)                                       // the same, with more
+	add("run_c", 1, 2, young, young+1)                          // it still works
+	add("run_c+", many(1, 493)...)                              // the last but one ends a step
+	add("run_d", many(1, 1203)...)                              // more than one step looks at
+	add("run_e", append(many(1, 499), many(young, 1600)...)...) // and of which most stays
+	add("run_f", young)
+	add("run_g", young-2, young-1)
+	ok(t, s.Store.AddSnapshots(ctx, all))
+	forget := func(before int) (steps int) {
+		t.Helper()
+		mark := run.SnapshotMark{}
+		for {
+			next := must[run.SnapshotMark](t)(s.Store.ForgetSnapshots(ctx, at(before), mark))
+			steps++
+			if next == (run.SnapshotMark{}) {
+				return steps
+			}
+			mark = next
+		}
+	}
+	kept := func() string {
+		t.Helper()
+		out := ""
+		for _, id := range []string{"a", "b", "c", "c+", "d", "e", "f", "g"} {
+			n := s.Count(t, "SELECT count(*) FROM usage_snapshots WHERE run_id = 'run_"+id+"'")
+			first := s.Count(t, "SELECT min(input_tokens) FROM usage_snapshots WHERE run_id = 'run_"+id+"'")
+			out += fmt.Sprintf("%s %d from %d; ", id, n, first)
+		}
+		return out
+	}
+	before := kept()
+	forget(1)
+	equal(t, "what stays when nothing is old", kept(), before)
+	if steps := forget(young); steps > 7 {
+		t.Errorf("it took %d steps: what is young was looked at", steps)
+	}
+	after := "a 1 from 5; b 1 from 3; c 2 from 100000; c+ 1 from 493; d 1 from 1203; e 1600 from 100000; f 1 from 100000; g 1 from 99999; "
+	equal(t, "what stays", kept(), after)
+	forget(young)
+	equal(t, "what stays the second time", kept(), after)
+}
+
 // testDueSnapshots: live runs of the owner that have used something, and since
 // their last snapshot something else.
 func testDueSnapshots(t *testing.T, s Subject) {

@@ -138,6 +138,7 @@ func Run(t *testing.T, open Factory) {
 		{"UnbilledContent", testUnbilledContent},
 		{"Snapshots", testSnapshots},
 		{"DueSnapshots", testDueSnapshots},
+		{"ForgetSnapshots", testForgetSnapshots},
 		{"Rollups", testRollups},
 		{"RollupMarks", testRollupMarks},
 		{"RollupGroups", testRollupGroups},

@@ -47,6 +47,7 @@ type Options struct {
 	StopTimeout time.Duration // how long stopped runs may take for their last words; default 20 s. After a quarter of it, 5 s at most, no process has a grace any more
 
 	SnapshotInterval time.Duration // how often the totals of live runs are kept; default 1 minute, negative: never
+	SnapshotKeep     time.Duration // how long they are kept, but for the last one of a run; default 30 days, negative: for ever
 	SampleTimeout    time.Duration // how long an agent may take to say what it has used; default 3 s
 	RollupInterval   time.Duration // how often the sums of closed runs are brought up to date; default 1 minute, negative: never
 	RollupCheck      time.Duration // how often those of the last 7 days are summed up anew; default 1 day, negative: never
@@ -78,6 +79,8 @@ type Engine struct {
 
 	days days
 
+	forgotten run.SnapshotMark // how far old snapshots were looked at; the sweep's own
+
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	started bool
@@ -104,6 +107,7 @@ func New(o Options) (*Engine, error) {
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
 	o.SnapshotInterval = cmp.Or(o.SnapshotInterval, time.Minute)
+	o.SnapshotKeep = cmp.Or(o.SnapshotKeep, 30*24*time.Hour)
 	o.SampleTimeout = cmp.Or(o.SampleTimeout, 3*time.Second)
 	o.RollupInterval = cmp.Or(o.RollupInterval, time.Minute)
 	o.RollupCheck = cmp.Or(o.RollupCheck, 24*time.Hour)

@@ -39,6 +39,10 @@ type Store interface {
 	DueSnapshots(ctx context.Context, owner string, at time.Time) ([]run.UsageSnapshot, error)
 	// AddSnapshots stores snapshots; the same ones twice are there once.
 	AddSnapshots(ctx context.Context, snapshots []run.UsageSnapshot) error
+	// ForgetSnapshots removes those from before a moment, but for the last one of each
+	// run. It looks at a limited number behind a mark, and gives the one to go on from:
+	// the zero mark when it has looked at all.
+	ForgetSnapshots(ctx context.Context, before time.Time, from run.SnapshotMark) (run.SnapshotMark, error)
 	// SweepRollups brings the marked rollups up to date and gives their number. To
 	// do it twice, or on two replicas at once, is harmless.
 	SweepRollups(ctx context.Context) (int, error)

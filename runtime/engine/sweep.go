@@ -17,6 +17,8 @@ const (
 	askedAtOnce = 256
 	// snapshotBatch is how many snapshots are one transaction.
 	snapshotBatch = 500
+	// forgetSteps bounds how much of the old snapshots one sweep looks at.
+	forgetSteps = 10
 	// checkedDays is how far back the daily check of the rollups goes.
 	checkedDays = 7
 )
@@ -76,6 +78,25 @@ func (e *Engine) sweepSnapshots(ctx context.Context) error {
 	for part := range slices.Chunk(due, snapshotBatch) {
 		if err := e.store.AddSnapshots(ctx, part); err != nil {
 			return fmt.Errorf("storing %d snapshots: %w", len(part), err)
+		}
+	}
+	return e.forgetSnapshots(ctx)
+}
+
+// forgetSnapshots removes old snapshots, a few at each sweep: it goes on where the one
+// before has stopped, again and again from the beginning.
+func (e *Engine) forgetSnapshots(ctx context.Context) error {
+	if e.opts.SnapshotKeep < 0 {
+		return nil
+	}
+	before := time.Now().Add(-e.opts.SnapshotKeep)
+	for range forgetSteps {
+		next, err := e.store.ForgetSnapshots(ctx, before, e.forgotten)
+		if err != nil {
+			return fmt.Errorf("removing old snapshots: %w", err)
+		}
+		if e.forgotten = next; next == (run.SnapshotMark{}) {
+			return nil
 		}
 	}
 	return nil

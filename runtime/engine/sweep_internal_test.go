@@ -159,3 +159,52 @@ func TestSweepsKeepTheirInterval(t *testing.T) {
 		<-done
 	})
 }
+
+// forgetful is a store that has so many steps of old snapshots to look at.
+type forgetful struct {
+	Store
+	steps  int
+	from   []run.SnapshotMark
+	before time.Time
+}
+
+func (f *forgetful) DueSnapshots(context.Context, string, time.Time) ([]run.UsageSnapshot, error) {
+	return nil, nil
+}
+
+func (f *forgetful) ForgetSnapshots(_ context.Context, before time.Time, from run.SnapshotMark) (run.SnapshotMark, error) {
+	f.before, f.from = before, append(f.from, from)
+	if len(f.from)%f.steps == 0 {
+		return run.SnapshotMark{}, nil
+	}
+	return run.SnapshotMark{Run: run.ID(fmt.Sprint(len(f.from)))}, nil
+}
+
+// A sweep looks at a limited number of old snapshots, and the next one goes on there.
+func TestOldSnapshotsGoAFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &forgetful{steps: forgetSteps + 3}
+		e := sweeping(io.Discard)
+		e.store, e.opts.SnapshotKeep = f, time.Hour
+		for _, want := range []int{forgetSteps, forgetSteps + 3, 2*forgetSteps + 3} {
+			if err := e.sweepSnapshots(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(f.from) != want {
+				t.Errorf("%d steps were made, want %d", len(f.from), want)
+			}
+		}
+		if f.from[forgetSteps].Run != run.ID(fmt.Sprint(forgetSteps)) || f.from[forgetSteps+3] != (run.SnapshotMark{}) {
+			t.Errorf("the steps were %v", f.from)
+		}
+		if !f.before.Equal(time.Now().Add(-time.Hour)) {
+			t.Errorf("what is from before %s goes at %s", f.before, time.Now())
+		}
+		made := len(f.from)
+		e.opts.SnapshotKeep = -1
+		if err := e.sweepSnapshots(t.Context()); err != nil || len(f.from) != made {
+			t.Errorf("they go though they are kept for ever: %v", err)
+		}
+	})
+}

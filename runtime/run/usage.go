@@ -200,6 +200,13 @@ type UsageSnapshot struct {
 	Usage Usage
 }
 
+// SnapshotMark is a place in the order of all snapshots: behind that of a run and
+// moment, or behind all of a run when At is zero. The zero mark is their beginning.
+type SnapshotMark struct {
+	Run ID
+	At  time.Time
+}
+
 // UsageRollup sums up the records of the runs that ended on a day. A run is
 // counted under its own model and provider, with no backend.
 type UsageRollup struct {

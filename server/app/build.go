@@ -75,6 +75,14 @@ func (o *options) rollupCheck() time.Duration {
 	return 0
 }
 
+// snapshotKeep leaves old snapshots to servers, too.
+func (o *options) snapshotKeep() time.Duration {
+	if days := o.cfg.SnapshotKeepDays; days > 0 && o.typed == nil {
+		return time.Duration(days) * 24 * time.Hour
+	}
+	return -1
+}
+
 // budgets leaves the operator's budgets to servers: a typed command has its own.
 func (o *options) budgets() engine.Budgets {
 	b := o.cfg.Budget
@@ -166,6 +174,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		Pricer:  s.prices,
 
 		SnapshotInterval: o.cfg.SnapshotInterval,
+		SnapshotKeep:     o.snapshotKeep(),
 		RollupInterval:   o.cfg.RollupInterval,
 		RollupCheck:      o.rollupCheck(),
 		Logger:           o.log,

@@ -36,6 +36,7 @@ type Serve struct {
 	StopTimeout time.Duration `help:"How long live runs may go on when the server stops." default:"10s" setting:"WEIR_STOP_TIMEOUT" placeholder:"DURATION"`
 
 	SnapshotInterval time.Duration `help:"How often the usage of live runs is kept." default:"1m" setting:"WEIR_SNAPSHOT_INTERVAL" placeholder:"DURATION"`
+	SnapshotKeepDays int           `help:"How many days these snapshots are kept; the last one of a run stays. 0: all of them, for ever." default:"30" setting:"WEIR_SNAPSHOT_KEEP_DAYS" placeholder:"N"`
 	RollupInterval   time.Duration `help:"How often the sums of closed runs are brought up to date." default:"1m" setting:"WEIR_ROLLUP_INTERVAL" placeholder:"DURATION"`
 
 	Budget Budget `embed:"" prefix:"budget-"`
@@ -82,6 +83,9 @@ func DefaultData(getenv func(string) string) string {
 	}
 	return "weir-data"
 }
+
+// maxKeepDays is a hundred years.
+const maxKeepDays = 36_500
 
 // minToken keeps out tokens that can be guessed.
 const minToken = 16
@@ -138,6 +142,9 @@ func (s *Serve) Check(getenv func(string) string) error {
 		if i.value != 0 && i.value < time.Second || i.value > 24*time.Hour {
 			return fmt.Errorf("--%s %s is not between 1s and 24h", i.name, i.value)
 		}
+	}
+	if s.SnapshotKeepDays < 0 || s.SnapshotKeepDays > maxKeepDays {
+		return fmt.Errorf("--snapshot-keep-days %d is not between 0 (for ever) and %d", s.SnapshotKeepDays, maxKeepDays)
 	}
 	if err := s.Budget.check(); err != nil {
 		return err

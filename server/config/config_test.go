@@ -63,6 +63,7 @@ func TestCheckRefusesNamingTheValue(t *testing.T) {
 		"python, back out":   {func(s *config.Serve) { s.Python = "/usr/.." + program }, "", []string{"/usr/.." + program + " cannot", "sees only /usr"}},
 		"no concurrency":     {func(s *config.Serve) { s.Concurrency = 0 }, "", []string{"--concurrency 0"}},
 		"quick snapshots":    {func(s *config.Serve) { s.SnapshotInterval = time.Millisecond }, "", []string{"--snapshot-interval 1ms", "1s and 24h"}},
+		"negative days":      {func(s *config.Serve) { s.SnapshotKeepDays = -1 }, "", []string{"--snapshot-keep-days -1", "0 (for ever) and 36500"}},
 		"rare rollups":       {func(s *config.Serve) { s.RollupInterval = 25 * time.Hour }, "", []string{"--rollup-interval 25h0m0s", "1s and 24h"}},
 		"negative wait":      {func(s *config.Serve) { s.StopTimeout = -1 }, "", []string{"--stop-timeout -1ns"}},
 		"no memory":          {func(s *config.Serve) { s.Sandbox.MaxMemoryMiB = -5 }, "", []string{"--sandbox-max-memory-mib -5"}},
