@@ -59,10 +59,11 @@ type Host interface {
 	// promises, so it returns before the commit; what follows by another method
 	// comes after it. The AgentMessage is the driver's to emit.
 	Text(ctx context.Context, messageID, text string) error
-	// Usage books the usage of a model call, also once the run is cancelled. It
-	// returns when the run may go on: while a budget is used up and a person is
-	// asked how much more, it waits, and so do Execute and Delegate.
-	Usage(ctx context.Context, u run.UsageRecord) error
+	// Usage books the usage of a model call, or of several in a few commits, also
+	// once the run is cancelled. It returns when the run may go on: while a budget is
+	// used up and a person is asked how much more, it waits, and so do Execute and
+	// Delegate.
+	Usage(ctx context.Context, records ...run.UsageRecord) error
 	// Execute runs a command in the run's sandbox: ExecutionStarted, output,
 	// metrics, ExecutionFinished and the compute usage are written by it.
 	Execute(ctx context.Context, e Exec) (sandbox.Result, Output, error)

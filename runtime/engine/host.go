@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,28 +67,37 @@ func (h *host) Text(ctx context.Context, messageID, text string) error {
 
 // Usage implements agent.Host. What was used is booked though the run is stopped
 // meanwhile: it costs all the same.
-func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
-	u, err := h.s.complete(u)
-	if err != nil {
-		return err
+func (h *host) Usage(ctx context.Context, records ...run.UsageRecord) error {
+	list := make([]run.UsageRecord, len(records))
+	for i, u := range records {
+		var err error
+		if list[i], err = h.s.complete(u); err != nil {
+			return err
+		}
 	}
 	ctx, release := h.both(ctx)
 	defer release()
+	for part := range slices.Chunk(list, maxBatchDrafts) {
+		if err := h.book(ctx, part); err != nil {
+			return err
+		}
+		h.s.guard.booked(h.s, part[len(part)-1].RequestKey)
+	}
+	return h.s.guard.pass(ctx)
+}
+
+// book waits for the commit of records. What is queued is written before the run ends.
+func (h *host) book(ctx context.Context, records []run.UsageRecord) error {
 	done := make(chan error, 1)
-	// What is queued is written before the run ends.
-	if err := h.s.emit.keep(ctx, entry{usage: []run.UsageRecord{u}, done: done}); err != nil {
+	if err := h.s.emit.keep(ctx, entry{usage: records, done: done}); err != nil {
 		return cmp.Or(h.gone(ctx), err)
 	}
 	select {
 	case err := <-done:
-		if err != nil {
-			return err
-		}
+		return err
 	case <-ctx.Done():
 		return h.gone(ctx)
 	}
-	h.s.guard.booked(h.s, u.RequestKey)
-	return h.s.guard.pass(ctx)
 }
 
 // pass waits until the budgets let the run go on.

@@ -119,6 +119,9 @@ func (r *Reader) Close() ([]run.UsageRecord, Report) {
 	return r.out.drain(), r.rep
 }
 
+// Report gives what is known of the source so far.
+func (r *Reader) Report() Report { return r.rep }
+
 // batch is how many changed requests Read hands over at once.
 const batch = 512
 

@@ -71,8 +71,8 @@ func (h *host) Text(_ context.Context, _, text string) error {
 	return nil
 }
 
-func (h *host) Usage(_ context.Context, u run.UsageRecord) error {
-	h.usage = append(h.usage, u)
+func (h *host) Usage(_ context.Context, records ...run.UsageRecord) error {
+	h.usage = append(h.usage, records...)
 	return nil
 }
 

@@ -6,20 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/runtime/agent"
 	"github.com/weirhq/weir/runtime/run"
 )
 
-// Transcripts reads what an agent has written down of its model calls.
+// batch is how many calls of a transcript are booked at once.
+const batch = 500
+
+// Transcripts finds what agents have written down of their model calls.
 type Transcripts interface {
-	// Read gives a record for each model call since then that stands in the
-	// transcript, under the call's own key; earlier ones are another run's. What is
-	// not there gives none. It opens regular files below root only, and stops soon
-	// when ctx ends. An error may come with the records that could be read.
-	Read(ctx context.Context, root *os.Root, t agent.Transcript, since time.Time) ([]run.UsageRecord, error)
+	// Open begins to read what an agent writes down since then; earlier calls are
+	// another run's.
+	Open(t agent.Transcript, since time.Time) (Reading, error)
 }
+
+// Reading is the reading of one transcript. It reads on where it has stopped.
+type Reading interface {
+	// Read gives a record for each model call that stands in the transcript by now,
+	// under the call's own key. What is not there gives none. It opens regular files
+	// below root only, and stops soon when ctx ends. An error may come with the records
+	// that could be read. last: no more will come, so a line without an end counts.
+	Read(ctx context.Context, root *os.Root, last bool) ([]run.UsageRecord, error)
+}
+
+// call is what a record of a call says.
+type call struct {
+	tokens     run.Tokens
+	provenance run.Provenance
+}
+
+func callOf(u run.UsageRecord) call { return call{u.Tokens, u.Provenance} }
 
 // account is what is known of the usage of one service from its start to its end.
 // One look is taken at a time; whoever has the turn owns the fields below it.
@@ -37,18 +56,19 @@ type account struct {
 	live    context.Context // of the looks while it works
 	endLive context.CancelCauseFunc
 
-	turn     chan struct{}         // holds one token: whose turn it is
-	best     answer                // the largest count of each kind that was polled
-	days     []day                 // what of it is not booked to the end; the last one may still rise
-	written  map[string]run.Tokens // what was booked from the transcript
-	answered bool                  // the last poll, before the first signal, gave counts
+	turn     chan struct{}   // holds one token: whose turn it is
+	best     answer          // the largest count of each kind that was polled
+	days     []day           // what of it is not booked to the end; the last one may still rise
+	reading  Reading         // of the transcript; nil until it is opened
+	written  map[string]call // what was booked from it
+	answered bool            // the last poll, before the first signal, gave counts
 	warned   bool
 }
 
 func newAccount(ctx context.Context, id run.ExecutionID, r run.Run, e *endpoint, c agent.Service, root *os.Root, d Driver) *account {
 	a := &account{
 		run: r, id: id, end: e, service: c, root: root, transcripts: d.transcripts, now: d.now,
-		turn: make(chan struct{}, 1), since: d.now(), written: make(map[string]run.Tokens),
+		turn: make(chan struct{}, 1), since: d.now(), written: make(map[string]call),
 	}
 	a.live, a.endLive = context.WithCancelCause(ctx)
 	a.turn <- struct{}{}
@@ -98,20 +118,30 @@ func (a *account) look(ctx context.Context, h agent.Host) error {
 // bookTranscript books what stands in the transcript while the service works,
 // as far as it is no less than what was polled.
 func (a *account) bookTranscript(ctx context.Context, h agent.Host) error {
-	list, err := a.read(ctx) // an agent may be writing a line: the end tells
+	list, err := a.read(ctx, false) // an agent may be writing a line: the end tells
 	if ctx.Err() != nil || a.missing(list) != (run.Tokens{}) {
 		return err // the rest is settled at the end
 	}
-	for _, u := range list {
-		if a.written[u.RequestKey] == u.Tokens {
-			continue
-		}
-		if err := h.Usage(ctx, u); err != nil {
+	for part := range slices.Chunk(a.unwritten(list), batch) { // a look that is cut off loses no more than one
+		if err := h.Usage(ctx, part...); err != nil {
 			return err
 		}
-		a.written[u.RequestKey] = u.Tokens
+		for _, u := range part {
+			a.written[u.RequestKey] = callOf(u)
+		}
 	}
 	return err
+}
+
+// unwritten gives the calls that are not booked, or not as they stand there now.
+func (a *account) unwritten(list []run.UsageRecord) []run.UsageRecord {
+	var out []run.UsageRecord
+	for _, u := range list {
+		if known, ok := a.written[u.RequestKey]; !ok || known != callOf(u) {
+			out = append(out, u)
+		}
+	}
+	return out
 }
 
 // poll asks the endpoint and remembers the largest counts: a total of one start
@@ -140,11 +170,17 @@ func (a *account) words(err error) string {
 }
 
 // read gives the calls of this run from the transcript.
-func (a *account) read(ctx context.Context) ([]run.UsageRecord, error) {
+func (a *account) read(ctx context.Context, last bool) ([]run.UsageRecord, error) {
 	if a.service.Transcript == nil {
 		return nil, nil
 	}
-	list, err := a.transcripts.Read(ctx, a.root, *a.service.Transcript, a.since)
+	if a.reading == nil {
+		var err error
+		if a.reading, err = a.transcripts.Open(*a.service.Transcript, a.since); err != nil {
+			return nil, err
+		}
+	}
+	list, err := a.reading.Read(ctx, a.root, last)
 	for i := range list {
 		list[i].Stream, list[i].Rank = a.stream(), run.FromTranscript
 	}
@@ -214,13 +250,13 @@ func (a *account) final(ctx context.Context) (s agent.Settlement) {
 	if a.answered && len(a.written) == 0 {
 		return s
 	}
-	list, err := a.read(ctx)
+	list, err := a.read(ctx, true)
 	if err != nil {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("The transcript of agent %s could not be read, or not all of it: %v", a.run.Agent, err))
 	}
 	switch {
 	case len(list) > 0:
-		s.Usage = list
+		s.Usage = a.unwritten(list)
 		// A record of its own says that something is missing: those of the calls may
 		// have been booked while it worked, and what is measured stays so.
 		if rest := a.missing(list); err != nil || rest != (run.Tokens{}) {

@@ -20,7 +20,7 @@ type ledger struct {
 	books map[string]run.UsageRecord
 }
 
-func (l *ledger) Usage(_ context.Context, u run.UsageRecord) error {
+func (l *ledger) Usage(_ context.Context, records ...run.UsageRecord) error {
 	var err error
 	if len(l.fail) > 0 {
 		booked := l.fail[0]
@@ -29,8 +29,10 @@ func (l *ledger) Usage(_ context.Context, u run.UsageRecord) error {
 			return err
 		}
 	}
-	u.Tokens = u.Tokens.Max(l.books[u.RequestKey].Tokens)
-	l.books[u.RequestKey] = u
+	for _, u := range records {
+		u.Tokens = u.Tokens.Max(l.books[u.RequestKey].Tokens)
+		l.books[u.RequestKey] = u
+	}
 	return err
 }
 

@@ -136,7 +136,9 @@ func (b *bench) Lookup(string) (agent.Definition, error) { return b.def, nil }
 // records, as they come out of a reader. What stands behind it could not be read.
 type written struct{}
 
-func (written) Read(_ context.Context, root *os.Root, _ agent.Transcript, _ time.Time) (list []run.UsageRecord, err error) {
+func (w written) Open(agent.Transcript, time.Time) (service.Reading, error) { return w, nil }
+
+func (written) Read(_ context.Context, root *os.Root, _ bool) (list []run.UsageRecord, err error) {
 	data, err := root.ReadFile("transcript")
 	if err != nil {
 		return nil, nil //nolint:nilerr // there is none

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/runtime/agent"
-	"github.com/weirhq/weir/runtime/meter"
-	"github.com/weirhq/weir/runtime/run"
 )
 
 // search looks for transcripts in a folder that an agent fills as it likes. Links
@@ -136,24 +134,21 @@ func (s *search) file(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// read reads a file that was found.
-func (s *search) read(name string, r *meter.Reader, book func([]run.UsageRecord) error) error {
+// open opens a file that was found.
+func (s *search) open(name string) (*os.File, fs.FileInfo, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO does not wait for its other end
 	if err != nil {
-		return s.unread(name, err)
+		return nil, nil, s.unread(name, err)
 	}
-	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() { // it was another one when it was found
+		err = errors.New(other(info.Mode()))
+	}
 	if err != nil {
-		return s.unread(name, err)
+		_ = f.Close() // only read
+		return nil, nil, s.unread(name, err)
 	}
-	if kind := other(info.Mode()); kind != "" { // it was another one when it was found
-		return s.unread(name, errors.New(kind))
-	}
-	if err := r.Read(s.ctx, &bounded{s.ctx, f}, book); err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
-	}
-	return nil
+	return f, info, nil
 }
 
 func (s *search) isFolder(name string, e fs.DirEntry) bool {

@@ -129,3 +129,64 @@ func TestALongTranscriptIsStreamed(t *testing.T) {
 		t.Errorf("after the end of its time: %d calls, %v", len(list), err)
 	}
 }
+
+// A transcript is read on where the reading has stopped: lines count once they are
+// whole, or at the end; a file that was replaced is read anew.
+func TestATranscriptIsReadOn(t *testing.T) {
+	t.Parallel()
+	dir, root := workspace(t)
+	name := filepath.Join(dir, ".claude/projects/p/s-1.jsonl")
+	at := time.Now()
+	first, second := row("m0", at, 5, 0)+`{"filler":"`+strings.Repeat("y", remembered)+`"}`+"\n"+row("m1", at, 1, 2), row("m2", at, 3, 4)
+	keep(t, dir, ".claude/projects/p/s-1.jsonl", first+second[:70])
+	g, err := Files{}.Open(claude("s-1"), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(last bool, want run.Tokens, told string) {
+		t.Helper()
+		list, err := g.Read(t.Context(), root, last)
+		if sum(list) != want || (err == nil) != (told == "") || err != nil && !strings.Contains(err.Error(), told) {
+			t.Errorf("read %+v, %v; want %+v, %q", sum(list), err, want, told)
+		}
+	}
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(false, run.Tokens{Input: 6, Output: 2}, "")
+	// What was read is not read again, nor is a line that an agent is writing.
+	write(strings.Replace(first, `"m0"`, `"mX"`, 1) + second[:80])
+	read(false, run.Tokens{Input: 6, Output: 2}, "")
+	write(first + second + row("m1", at, 1, 9))
+	read(false, run.Tokens{Input: 9, Output: 13}, "")
+	keep(t, dir, ".claude/projects/p/s-1/subagents/agent-a.jsonl", row("m3", at, 100, 0))
+	read(false, run.Tokens{Input: 109, Output: 13}, "")
+	write(strings.Repeat(row("m6", at, 2000, 0), 20)) // longer than before
+	read(false, run.Tokens{Input: 2109, Output: 13}, "")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	write(row("m2", at, 3, 5) + row("m4", at, 1000, 0) + row("m5", at, 1, 1)[:80])
+	read(false, run.Tokens{Input: 3109, Output: 14}, "")
+	read(true, run.Tokens{Input: 3109, Output: 14}, "1 of its lines could not be read")
+}
+
+// A line may be longer than a section, and one without an end counts in the end.
+func TestLongLinesAreReadOn(t *testing.T) {
+	t.Parallel()
+	dir, root := workspace(t)
+	long := `{"type":"user","message":{"content":"` + strings.Repeat("x", 3*section/2) + `"}}` + "\n"
+	keep(t, dir, ".claude/projects/p/s-1.jsonl", long+row("m1", time.Now(), 1, 1)+long+long+strings.TrimSpace(row("m2", time.Now(), 2, 2)))
+	g, err := Files{}.Open(claude("s-1"), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{1, 3} {
+		if list, err := g.Read(t.Context(), root, i == 1); sum(list).Input != want || err != nil {
+			t.Errorf("read %+v, %v; want %d", sum(list), err, want)
+		}
+	}
+}
