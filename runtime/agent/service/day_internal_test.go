@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +18,14 @@ import (
 type ledger struct {
 	agent.Host
 
+	calls int
 	fail  []bool // whether it is booked all the same
 	books map[string]run.UsageRecord
 }
 
 func (l *ledger) Usage(_ context.Context, records ...run.UsageRecord) error {
 	var err error
+	l.calls++
 	if len(l.fail) > 0 {
 		booked := l.fail[0]
 		l.fail, err = l.fail[1:], errors.New("cut off")
@@ -34,6 +38,40 @@ func (l *ledger) Usage(_ context.Context, records ...run.UsageRecord) error {
 		l.books[u.RequestKey] = u
 	}
 	return err
+}
+
+// kept is a transcript that is told as it is.
+type kept struct{ list []run.UsageRecord }
+
+func (k *kept) Open(agent.Transcript, time.Time) (Reading, error) { return k, nil }
+
+func (k *kept) Read(context.Context, *os.Root, bool) ([]run.UsageRecord, error) { return k.list, nil }
+
+// Calls of a transcript are booked many at once, and at the end only those that were
+// not, or that say something else by then.
+func TestCallsAreBookedTogetherAndOnce(t *testing.T) {
+	t.Parallel()
+	k := &kept{}
+	for i := range 2*batch + 1 {
+		k.list = append(k.list, run.UsageRecord{RequestKey: fmt.Sprint(i), Tokens: run.Tokens{Input: 1}, Provenance: run.Partial})
+	}
+	l := &ledger{books: map[string]run.UsageRecord{}, fail: []bool{true}}
+	d := Driver{transcripts: k, now: time.Now}
+	a := newAccount(t.Context(), "exe", run.Run{}, nil, agent.Service{Transcript: &agent.Transcript{}}, nil, d)
+	if err := a.bookTranscript(t.Context(), l); err == nil || l.calls != 1 {
+		t.Errorf("a look that is cut off gives %v after %d calls", err, l.calls)
+	}
+	l.calls = 0
+	for range 2 {
+		if err := a.bookTranscript(t.Context(), l); err != nil || l.calls != 3 || len(l.books) != len(k.list) {
+			t.Errorf("%d records were booked in %d calls, %v", len(l.books), l.calls, err)
+		}
+	}
+	k.list[7].Provenance = run.Measured
+	k.list = append(k.list, run.UsageRecord{RequestKey: "late"})
+	if s := a.final(t.Context()); len(s.Usage) != 2 || s.Usage[0].RequestKey != "7" || s.Usage[1].RequestKey != "late" || len(s.Warnings) != 0 {
+		t.Errorf("the end tells %+v", s)
+	}
 }
 
 // The parts of the days are those that were polled on them, whatever became of the
