@@ -89,7 +89,10 @@ func readFile(fsys fs.FS, name string) *file {
 			f.add("", "it holds %d YAML documents; put each agent into a file of its own", len(f.tree.Docs))
 			return f
 		}
-		err = yaml.NewDecoder(bytes.NewReader(data), numbers()...).Decode(&f.def)
+		if f.checkNumbers(); f.unusable() {
+			return f
+		}
+		err = yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&f.def)
 	}
 	switch {
 	case errors.Is(err, io.EOF):
@@ -122,9 +125,6 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 }
 
 func (f *file) yamlProblem(err error) Problem {
-	if w := new(wrongNumber); errors.As(err, &w) {
-		return f.numberProblem(w)
-	}
 	p := Problem{File: f.name, Name: f.def.Name, Text: err.Error(), Unusable: true}
 	var y yaml.Error
 	if errors.As(err, &y) {

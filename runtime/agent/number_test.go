@@ -55,13 +55,16 @@ func TestNumbersOfBudgets(t *testing.T) {
 		"action: ABORT":       "x.yaml:5: budget day: a budget needs usd or tokens",
 		"tokens: 5":           "",
 		"tokens: &n 5":        "",
+		"&b {tokens: 1.5}":    `x.yaml:4: tokens: "1.5" is not a whole number`,
+		"{<<: {tokens: 1.5}}": `x.yaml:4: tokens: "1.5" is not a whole number`,
+		"tokens: *self":       "x.yaml:5",
 		"usd: \"0.5\"":        "",
 		"usd: 0.5 # a day":    "",
 		"usd: '0.5'":          "",
 		"{usd: 1, tokens: }":  "",
 	} {
 		text := "name: x\ndriver: script\nbudget:\n  day:\n    " + budget + "\n"
-		if strings.HasPrefix(budget, "{") {
+		if strings.Contains(budget, "{") {
 			text = "name: x\ndriver: script\nbudget:\n  day: " + budget + "\n"
 		}
 		s := load(t, map[string]string{"x.yaml": text})
@@ -71,6 +74,25 @@ func TestNumbersOfBudgets(t *testing.T) {
 		}
 		if all := strings.Join(got, "\n"); want == "" && all != "" || !strings.Contains(all, want) {
 			t.Errorf("%s: got %q, want %q", budget, all, want)
+		}
+	}
+}
+
+// A number that is written elsewhere is judged where it is used.
+func TestNumbersOfAnchors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"role: &n 1e3\nbudget:\n  day: {tokens: *n}\n":                              `x.yaml:5: tokens: "1e3" is not a whole number`,
+		"role: &n 5\nbudget:\n  day: {tokens: *n}\n":                                "[]",
+		"budget:\n  run: &m {tokens: 0x10}\n  day:\n    <<: *m\n    action: WARN\n": `x.yaml:4: tokens: "0x10" is not a whole number`,
+		"budget:\n  run: &m {tokens: 10}\n  day:\n    <<: *m\n    action: WARN\n":   "[]",
+		"role: &a *b\nteam: &b *a\nbudget:\n  day: {tokens: *a}\n":                  "x.yaml",
+		"turns: &t\n  - *t\n": "x.yaml",
+		"turns: &t\n  - usage: {input: 1.5}\nservice: {maxCrashes: *t}\nport: 1.5\n": `x.yaml:4: input: "1.5" is not`,
+	} {
+		s := load(t, map[string]string{"x.yaml": "name: x\ndriver: script\n" + text})
+		if got := fmt.Sprint(s.Problems()); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }
