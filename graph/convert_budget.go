@@ -22,7 +22,7 @@ func budget(in *model.BudgetInput) (*run.Budget, error) {
 	}
 	b := &run.Budget{Tokens: value(in.Tokens), Action: run.BudgetAbort}
 	if in.Usd != nil {
-		usd, err := run.ParseUSD(*in.Usd)
+		usd, err := run.ParseLimit(*in.Usd)
 		if err != nil {
 			return nil, run.Errorf(run.Invalid, "budget.usd: %w", err)
 		}
@@ -31,8 +31,8 @@ func budget(in *model.BudgetInput) (*run.Budget, error) {
 	if in.Action != nil {
 		b.Action = run.BudgetAction(*in.Action)
 	}
-	if err := positive("budget.tokens", in.Tokens); err != nil {
-		return nil, err
+	if in.Tokens != nil && *in.Tokens == 0 {
+		return nil, run.Errorf(run.Invalid, "budget.tokens: %w", run.ErrNoBudget)
 	}
 	if err := b.Check(); err != nil {
 		return nil, run.Errorf(run.Invalid, "budget: %w", err)

@@ -39,7 +39,7 @@ func toRecord(u run.UsageRecord) *model.UsageRecord {
 		RequestKey: u.RequestKey, Kind: model.UsageKind(strings.ToUpper(string(u.Kind))), At: u.At, Source: source(u.Rank),
 		Provider: text(u.Provider), Model: text(u.Model), Tier: text(u.Tier), UsageStream: text(u.Stream), Backend: text(u.Backend), Gpu: text(u.GPU),
 		IsError: u.IsError, Usage: toUsage(one), ToolCalls: callCounts(u.ToolCalls), ComputedNanoUsd: u.ComputedNanoUSD, PriceID: text(u.PriceID),
-		Superseded: u.Superseded,
+		Summed: u.Summed, Superseded: u.Superseded,
 	}
 }
 

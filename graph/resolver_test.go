@@ -52,7 +52,7 @@ func TestBadArguments(t *testing.T) {
 		"EventsBeforeWithFirst": {`{events(` + session + `,before:3,first:1){lastSeq}}`, run.Invalid, "before is 3 without last"},
 		"EventsBeforeZero":      {`{events(` + session + `,before:0,last:1){lastSeq}}`, run.Invalid, "before is 0"},
 		"EventsAfterNegative":   {`{events(` + session + `,after:-1){lastSeq}}`, run.Invalid, "after is -1"},
-		"EventsAfterWords":      {`{events(` + session + `,after:"soon"){lastSeq}}`, run.Invalid, `"soon" is not an integer`},
+		"EventsAfterWords":      {`{events(` + session + `,after:"soon"){lastSeq}}`, run.Invalid, `Long: "soon" is not a whole number in decimal digits`},
 		"EventsAfterFraction":   {`{events(` + session + `,after:1.5){lastSeq}}`, run.Invalid, "1.5"},
 		"SessionMalformed":      {`{session(id:"x"){id}}`, run.NotFound, `there is no session "x"`},
 		"SessionUnknown":        {`{session(id:"` + sesID[:29] + `z"){id}}`, run.NotFound, "there is no session"},

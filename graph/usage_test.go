@@ -61,7 +61,7 @@ func TestUsageRecordsAndSnapshots(t *testing.T) {
 	f.usage = run.Usage{Tokens: run.Tokens{Output: 9}, Unpriced: 1, Records: 2, Provenance: run.Partial}
 	f.records = []run.UsageRecord{
 		{
-			Run: runA, RequestKey: "msg_1", Kind: run.ModelCall, At: noon, Rank: run.FromStatusPoll, Provenance: run.Measured, Stream: "svc", Superseded: true,
+			Run: runA, RequestKey: "msg_1", Kind: run.ModelCall, At: noon, Rank: run.FromStatusPoll, Provenance: run.Measured, Stream: "svc", Summed: true, Superseded: true,
 			Provider: "anthropic", Model: "m", Tier: "batch", Tokens: run.Tokens{Input: 1, CacheWriteLong: 2}, ToolCalls: map[string]int64{"web_search": 3},
 			CostNanoUSD: nano(5), CostSource: run.AgentReported, ComputedNanoUSD: nano(6), PriceID: "row-1", Raw: []byte(`{"hidden":1}`),
 		},
@@ -69,16 +69,16 @@ func TestUsageRecordsAndSnapshots(t *testing.T) {
 	}
 	api := setup(t, f)
 	got := data(t, do(t, api, `{run(id:"`+runA+`"){session{usage{output provenance unpriced}}
-		usageRecords(first:2,after:"msg_0"){requestKey kind at source provider model tier usageStream backend gpu isError toolCalls computedNanoUsd priceId superseded
+		usageRecords(first:2,after:"msg_0"){requestKey kind at source provider model tier usageStream backend gpu isError toolCalls computedNanoUsd priceId summed superseded
 		usage{input cacheWriteLong computeSeconds costNanoUsd costSource provenance unpriced}}
 		snapshots(after:"2026-11-30T11:00:00.000001Z"){at usage{output}}}}`, nil))
 	at := `"at":"2026-11-30T12:00:00.123456Z"`
 	if want := `{"run":{"session":{"usage":{"output":9,"provenance":"PARTIAL","unpriced":1}},` +
 		`"usageRecords":[{"requestKey":"msg_1","kind":"MODEL",` + at + `,"source":"STATUS_POLL","provider":"anthropic","model":"m","tier":"batch","usageStream":"svc","backend":null,"gpu":null,"isError":false,` +
-		`"toolCalls":{"web_search":3},"computedNanoUsd":6,"priceId":"row-1","superseded":true,` +
+		`"toolCalls":{"web_search":3},"computedNanoUsd":6,"priceId":"row-1","summed":true,"superseded":true,` +
 		`"usage":{"input":1,"cacheWriteLong":2,"computeSeconds":0,"costNanoUsd":5,"costSource":"AGENT_REPORTED","provenance":"MEASURED","unpriced":0}},` +
 		`{"requestKey":"exe_1","kind":"COMPUTE",` + at + `,"source":"RESULT","provider":null,"model":null,"tier":null,"usageStream":null,"backend":"local","gpu":"T4","isError":true,` +
-		`"toolCalls":null,"computedNanoUsd":null,"priceId":null,"superseded":false,` +
+		`"toolCalls":null,"computedNanoUsd":null,"priceId":null,"summed":false,"superseded":false,` +
 		`"usage":{"input":0,"cacheWriteLong":0,"computeSeconds":1.5,"costNanoUsd":null,"costSource":null,"provenance":"UNKNOWN","unpriced":1}}],` +
 		`"snapshots":[{` + at + `,"usage":{"output":9}}]}}`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -707,6 +707,7 @@ type ComplexityRoot struct {
 		Provider        func(childComplexity int) int
 		RequestKey      func(childComplexity int) int
 		Source          func(childComplexity int) int
+		Summed          func(childComplexity int) int
 		Superseded      func(childComplexity int) int
 		Tier            func(childComplexity int) int
 		ToolCalls       func(childComplexity int) int
@@ -3942,6 +3943,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UsageRecord.Source(childComplexity), true
+	case "UsageRecord.summed":
+		if e.ComplexityRoot.UsageRecord.Summed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageRecord.Summed(childComplexity), true
 	case "UsageRecord.superseded":
 		if e.ComplexityRoot.UsageRecord.Superseded == nil {
 			break
@@ -5383,6 +5390,11 @@ type UsageRecord {
   computedNanoUsd: Long
   "The price row that computedNanoUsd comes from."
   priceId: String
+  """
+  The counts are of several requests, such as the totals of a service, and do not tell how
+  long each prompt was: it is priced without the rates of long prompts and may have cost more.
+  """
+  summed: Boolean!
   "A better source has taken its place; it counts in no sum."
   superseded: Boolean!
 }
@@ -6260,6 +6272,8 @@ func (ec *executionContext) childFields_UsageRecord(ctx context.Context, field g
 		return ec.fieldContext_UsageRecord_computedNanoUsd(ctx, field)
 	case "priceId":
 		return ec.fieldContext_UsageRecord_priceId(ctx, field)
+	case "summed":
+		return ec.fieldContext_UsageRecord_summed(ctx, field)
 	case "superseded":
 		return ec.fieldContext_UsageRecord_superseded(ctx, field)
 	}

@@ -6720,6 +6720,29 @@ func (ec *executionContext) fieldContext_UsageRecord_priceId(_ context.Context, 
 	return graphql.NewScalarFieldContext("UsageRecord", field, false, false, "String")
 }
 
+func (ec *executionContext) _UsageRecord_summed(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecord) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageRecord_summed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Summed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageRecord_summed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageRecord", field, false, false, "Boolean")
+}
+
 func (ec *executionContext) _UsageRecord_superseded(ctx context.Context, field graphql.CollectedField, obj *model.UsageRecord) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10177,6 +10200,11 @@ func (ec *executionContext) _UsageRecord(ctx context.Context, sel ast.SelectionS
 		case "priceId":
 			out.Values[i] = ec._UsageRecord_priceId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "summed":
+			out.Values[i] = ec._UsageRecord_summed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "superseded":

@@ -914,6 +914,9 @@ type UsageRecord struct {
 	ComputedNanoUsd *int64 `json:"computedNanoUsd,omitempty"`
 	// The price row that computedNanoUsd comes from.
 	PriceID *string `json:"priceId,omitempty"`
+	// The counts are of several requests, such as the totals of a service, and do not tell how
+	// long each prompt was: it is priced without the rates of long prompts and may have cost more.
+	Summed bool `json:"summed"`
 	// A better source has taken its place; it counts in no sum.
 	Superseded bool `json:"superseded"`
 }

@@ -8,7 +8,6 @@ package scalar
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -73,16 +72,13 @@ func readInt(name string, v any, bits int) (int64, error) {
 	case nil:
 		return 0, nil
 	}
-	return 0, run.Errorf(run.Invalid, "%s is not an integer; %s wants one", show(v), name)
+	return 0, run.Errorf(run.Invalid, "%s: %s is not a whole number", name, show(v))
 }
 
 func parseInt(name, s string, bits int) (int64, error) {
-	n, err := strconv.ParseInt(s, 10, bits)
-	if errors.Is(err, strconv.ErrRange) {
-		return 0, run.Errorf(run.Invalid, "%s is out of range; %s is an integer of %d bits", clip(s), name, bits)
-	}
+	n, err := run.ParseWhole(s, bits)
 	if err != nil {
-		return 0, run.Errorf(run.Invalid, "%s is not an integer; %s wants decimal digits", show(s), name)
+		return 0, run.Errorf(run.Invalid, "%s: %w", name, err)
 	}
 	return n, nil
 }

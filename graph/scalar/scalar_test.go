@@ -40,7 +40,7 @@ func TestLongReadsNumbersAndStrings(t *testing.T) {
 			t.Errorf("%v (%T) reads as %d, %v", v, v, got, err)
 		}
 	}
-	for _, v := range []any{"", " 1", "1.0", "0x10", "9223372036854775808", json.Number("1e3"), json.Number("1.5"), true, []any{}, 1.5} {
+	for _, v := range []any{"", " 1", "1.0", "0x10", "010", "+5", "1_000", "9223372036854775808", json.Number("1e3"), json.Number("1.5"), true, []any{}, 1.5} {
 		if got, err := UnmarshalLong(v); run.CodeOf(err) != run.Invalid {
 			t.Errorf("%v (%T) reads as %d, %v; want INVALID", v, v, got, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"github.com/weirhq/weir/runtime/run"
 )
 
@@ -207,8 +209,13 @@ func (f *file) checkBudget(b *Budgets) {
 		if n.budget == nil {
 			continue
 		}
+		at := "$.budget." + n.name
+		if node := f.node(at + ".tokens"); n.budget.Tokens == 0 && node != nil && node.Type() != ast.NullType {
+			f.add(at+".tokens", "budget %s: tokens: %v", n.name, run.ErrNoBudget)
+			continue
+		}
 		if err := n.budget.Check(); err != nil {
-			f.add("$.budget."+n.name, "budget %s: %v", n.name, err)
+			f.add(at, "budget %s: %v", n.name, err)
 		}
 	}
 }

@@ -89,6 +89,9 @@ func readFile(fsys fs.FS, name string) *file {
 			f.add("", "it holds %d YAML documents; put each agent into a file of its own", len(f.tree.Docs))
 			return f
 		}
+		if f.checkNumbers(); f.unusable() {
+			return f
+		}
 		err = yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&f.def)
 	}
 	switch {

@@ -47,6 +47,7 @@ func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.Fi
 			return err
 		}
 	}
+	shared := w.own && w.everybodys()
 	left := maxWalked
 	cut := false
 	level := []string{"."}
@@ -72,6 +73,7 @@ func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.Fi
 				info, err := w.root.Lstat(full)
 				switch {
 				case err != nil: // gone meanwhile
+				case info.IsDir() && shared: // others work there, too
 				case info.IsDir() && w.own && w.installed(name, full): // nothing that the run made
 				case info.IsDir():
 					below = append(below, full)
@@ -88,6 +90,13 @@ func (w *workspace) walk(ctx context.Context, visit func(name string, info fs.Fi
 		return errTooMuch
 	}
 	return nil
+}
+
+// everybodys tells whether the user's folder is one like /tmp, in which anybody
+// can put something: the folders in it are not looked into.
+func (w *workspace) everybodys() bool {
+	info, err := w.root.Lstat(".")
+	return err == nil && info.Mode()&fs.ModeSticky != 0 && info.Mode().Perm()&0o002 != 0
 }
 
 // installed tells whether a folder of a project holds installed packages, which

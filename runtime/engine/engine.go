@@ -140,7 +140,7 @@ func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
 // Run recovers, then works off the queue until ctx ends, then stops: no new
 // run starts, live ones may go on for Options.Drain, then they are cancelled.
-// Queued runs stay queued. It may be called once.
+// Queued runs stay queued, and runs that wait for an answer stay WAITING. It may be called once.
 func (e *Engine) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	write, stopWrite := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -186,7 +186,7 @@ func (e *Engine) stop(stopWork, stopWrite context.CancelCauseFunc) {
 		defer close(idle)
 		e.wg.Wait()
 	}()
-	if !within(idle, e.opts.Drain) {
+	if !e.drain(idle) {
 		stopWork(errShutdown)
 		limit := e.opts.StopTimeout
 		grace := min(stopGrace, limit/4)

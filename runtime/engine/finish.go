@@ -30,6 +30,9 @@ func (s *supervisor) finish(out outcome) {
 		s.e.log.Warn("Another replica has taken a run over; nothing more is written for it", "run", s.run.ID)
 		return
 	}
+	if out.trigger == run.ShutDown && s.waitsOn() {
+		return
+	}
 	if err := s.closeRow(s.e.write, out); err != nil {
 		s.e.log.Error("The end of a run was not written", "run", s.run.ID, "trigger", out.trigger, "error", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/weirhq/weir/runtime/run"
 	"github.com/weirhq/weir/runtime/sandbox"
@@ -44,10 +45,19 @@ func (e *Engine) openOutputs(id run.SessionID) (*os.Root, error) {
 	}
 	all, err := os.OpenRoot(e.outputs())
 	if err != nil {
-		return nil, err
+		return nil, e.noFolder(id, err)
 	}
 	defer func() { _ = all.Close() }() // only opened through
-	return all.OpenRoot(string(id))
+	dir, err := all.OpenRoot(string(id))
+	return dir, e.noFolder(id, err)
+}
+
+// noFolder explains a file that somebody has put in a folder's place.
+func (e *Engine) noFolder(id run.SessionID, err error) error {
+	if p := new(fs.PathError); errors.As(err, &p) && p.Err.Error() == syscall.ENOTDIR.Error() { // os.Root has an error of its own
+		return run.Errorf(run.Unavailable, "the raw output of session %s cannot be reached: in the server's data folder a file has the place of outputs or of outputs/%s; move it away", id, id)
+	}
+	return err
 }
 
 // makeOutputs opens the folder of a session's outputs and makes it if need be.

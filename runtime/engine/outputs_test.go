@@ -185,6 +185,14 @@ func TestARawFileThatCannotBeWrittenEndsNothing(t *testing.T) {
 	if warnings != 1 {
 		t.Errorf("%d warnings in %q", warnings, b.told(x.run))
 	}
+	e := b.engine()
+	const want = "a file has the place of outputs"
+	if _, err := e.Outputs(x.run.Session, x.row.ID); run.CodeOf(err) != run.Unavailable || !strings.Contains(err.Error(), want) {
+		t.Errorf("what is kept of it: %v", err)
+	}
+	if _, err := e.OpenOutput(t.Context(), x.row.ID, run.Stdout); run.CodeOf(err) != run.Unavailable || !strings.Contains(err.Error(), want) {
+		t.Errorf("its output: %v", err)
+	}
 }
 
 // What a server that died had read is counted from its files, also where no

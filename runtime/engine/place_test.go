@@ -72,6 +72,36 @@ func TestAPlaceIsTheUsersOwn(t *testing.T) {
 	}
 }
 
+// Of a folder like /tmp only its own files are listed: what lies in its folders is
+// anybody's.
+func TestAPlaceOfEverybody(t *testing.T) {
+	t.Parallel()
+	e := &Engine{opts: Options{DataDir: t.TempDir(), Places: true}}
+	r := run.Run{Session: run.NewSessionID(), StartedAt: time.Now(), Input: run.Input{Place: &run.Place{Folder: t.TempDir()}}}
+	for mode, want := range map[fs.FileMode][]string{
+		0o777 | fs.ModeSticky: {"mine.csv dataset"},
+		0o755 | fs.ModeSticky: {"mine.csv dataset", "theirs/x.csv dataset"},
+		0o777:                 {"mine.csv dataset", "theirs/x.csv dataset"},
+	} {
+		if err := os.Chmod(r.Input.Place.Folder, mode); err != nil {
+			t.Fatal(err)
+		}
+		w, err := e.openWorkspace(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.remember(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		w.put(t, "mine.csv", mode.String())
+		w.put(t, "theirs/x.csv", mode.String())
+		if got := names(t, w); !slices.Equal(got, want) {
+			t.Errorf("in a folder of the mode %s: files %q, want %q", mode, got, want)
+		}
+		w.close()
+	}
+}
+
 func TestConfigReachesTheProgram(t *testing.T) {
 	t.Parallel()
 	if got := configEnv([]byte(`{"lr":0.1}`)); len(got) != 1 || got[0] != (run.EnvVar{Name: "WEIR_CONFIG", Value: `{"lr":0.1}`}) {

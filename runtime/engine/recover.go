@@ -28,6 +28,9 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 		if key != "" {
+			if err := e.closeLeft(ctx, r); err != nil {
+				return err
+			}
 			e.log.Info("A run goes on waiting for its answer", "run", r.ID, "question", key)
 			e.launch(r, key)
 			continue
@@ -106,6 +109,15 @@ func (e *Engine) closeLost(ctx context.Context, r run.Run, reaped bool) error {
 	}
 	e.log.Warn("Closed a run that was live when the server stopped", "run", r.ID, "status", s.run.State.Status, "reason", s.run.State.Reason)
 	return nil
+}
+
+// closeLeft ends what a run that goes on had at work, such as commands that ran on
+// while it asked about a budget.
+func (e *Engine) closeLeft(ctx context.Context, r run.Run) error {
+	s := newSupervisor(ctx, e, r, nil)
+	defer s.cancel(errReleased)
+	_, err := s.closeExecutions(ctx)
+	return err
 }
 
 // closeExecutions ends the execution rows that were left open and tells

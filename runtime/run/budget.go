@@ -28,6 +28,18 @@ func ParseUSD(s string) (NanoUSD, error) {
 	return NanoUSD(r.Num().Int64()), nil
 }
 
+// ErrNoBudget refuses a limit of 0, which could be meant as nothing or as no limit.
+var ErrNoBudget = errors.New("a budget of 0 would end every run at once; leave it out for no limit")
+
+// ParseLimit reads the money of a budget as ParseUSD does.
+func ParseLimit(s string) (NanoUSD, error) {
+	n, err := ParseUSD(s)
+	if r, ok := new(big.Rat).SetString(s); err != nil && len(s) <= 40 && ok && r.Sign() == 0 {
+		return 0, ErrNoBudget
+	}
+	return n, err
+}
+
 // String writes the amount without rounding it.
 func (n NanoUSD) String() string {
 	sign, s := "", strconv.FormatInt(int64(n), 10)

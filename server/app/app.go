@@ -56,6 +56,7 @@ func newParser(line *commandLine, getenv func(string) string, stdout, stderr io.
 		kong.Exit(func(int) { panic(errHelp) }), // kong goes on otherwise
 		kong.Resolvers(&settings{getenv: getenv}),
 		kong.ValueFormatter(withSetting),
+		numbers(),
 		kong.Help(helpOfDefault),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)

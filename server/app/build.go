@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,8 +151,12 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 		}
 	}
 	if s.sandboxes.work() { // else plain processes use it, or nothing does
-		if err := o.cfg.SandboxPython(); err != nil && !o.examplesOnly {
+		err := o.cfg.SandboxPython()
+		if err != nil && !o.examplesOnly {
 			return nil, err
+		}
+		if err != nil { // it came from the environment, which may be meant for other commands
+			o.log.Warn("The examples run with the python3 of this machine's /usr, not with WEIR_PYTHON: " + strings.TrimPrefix(err.Error(), "--python "))
 		}
 	}
 	s.engine, err = engine.New(engine.Options{

@@ -67,6 +67,9 @@ func makeData(dir string) error {
 	fi, err := os.Stat(dir)
 	switch {
 	case err == nil && fi.IsDir():
+		if err := checkFolders(dir); err != nil {
+			return err
+		}
 		return openData(dir, fi)
 	case err == nil:
 		return fmt.Errorf("the data folder %s is a file; name a folder with --data", dir)
@@ -81,6 +84,18 @@ func makeData(dir string) error {
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("the data folder %s is a link that leads nowhere; choose another one with --data", dir)
+	}
+	return nil
+}
+
+// checkFolders refuses a data folder in which something else stands where the
+// server keeps a folder: runs would start, and what they print could not be kept.
+func checkFolders(dir string) error {
+	for _, name := range []string{"workspaces", "outputs"} {
+		path := filepath.Join(dir, name)
+		if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
+			return fmt.Errorf("%s is a file, and Weir keeps a folder there; move it away, or choose another data folder with --data", path)
+		}
 	}
 	return nil
 }

@@ -236,11 +236,7 @@ func (e *embedded) start(ctx context.Context) (run.Run, error) {
 			if len(title) > maxTitle {
 				title = strings.ToValidUTF8(title[:maxTitle], "") + "…"
 			}
-			s, err := e.srv.engine.CreateSession(ctx, title)
-			if err != nil {
-				return run.Run{}, err
-			}
-			q.Session = s.ID
+			q.Title = title // of a session that is made with the run, or not at all
 		}
 	}
 	return e.srv.engine.Start(ctx, q)

@@ -64,6 +64,9 @@ func (t *typed) reach(p *run.Place) (notes []string, err error) {
 
 // refuse keeps folders out of a sandbox that hold more than a project.
 func (t *typed) refuse(p run.Place, getenv func(string) string, data string) error {
+	if p.Folder == "/" || around.Kernel(p.Folder) {
+		return run.Errorf(run.Invalid, "the folder %s is no place for a project: what a run leaves is looked for in all of its folder; put the program into a folder of its own, and run it from there", p.Folder)
+	}
 	if t.plain != nil { // no sandbox: there is nothing to keep out of it
 		return nil //nolint:nilerr // plain is a reason and no failure
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -93,12 +94,19 @@ func TestRefusedPlaces(t *testing.T) {
 	}
 	env := func(string) string { return home }
 	for folder, want := range map[string]string{
-		"/": "your home folder", home: "your home folder", home + "/project": "", home + "/data": "Weir's own data",
+		"/": "is no place for a project", "/proc/self": "is no place for a project", home: "your home folder", home + "/project": "", home + "/data": "Weir's own data",
 	} {
 		err := (&typed{}).refuse(run.Place{Folder: folder}, env, home+"/data")
 		switch {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: got %v, want %q", folder, err, want)
+		}
+	}
+	// Without a sandbox there is nothing to keep out of it, and still no end of files.
+	plain := &typed{plain: errors.New("root")}
+	for folder, want := range map[string]bool{"/": true, "/proc": true, "/sys/fs": true, "/dev": true, "/dev/shm/x": false, "/device": false, "/tmp": false, home: false} {
+		if err := plain.refuse(run.Place{Folder: folder}, env, ""); (err != nil) != want {
+			t.Errorf("%s as a plain process: got %v", folder, err)
 		}
 	}
 }

@@ -113,6 +113,14 @@ func Holds(folder, path string) bool {
 	return within(path, folder)
 }
 
+// Kernel tells whether a folder's files are none, but what the kernel shows of
+// itself.
+func Kernel(folder string) bool {
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(of string) bool {
+		return within(folder, of) && !within(folder, "/dev/shm")
+	})
+}
+
 // within tells whether path is folder or lies in it.
 func within(path, folder string) bool {
 	rel, err := filepath.Rel(folder, path)

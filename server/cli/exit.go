@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/weirhq/weir/runtime/run"
 )
@@ -66,9 +67,11 @@ func Exit(err error) (int, error) {
 	return CodeFailed, err
 }
 
-// Line is what to say last, on stderr, harmless for a terminal: an error may hold
-// what a server sent or a file holds.
-func Line(say error) string { return "weir: " + clean(say.Error()) }
+// Line is what to say last, on stderr, in one line and harmless for a terminal: an
+// error may hold what a server sent or a file holds.
+func Line(say error) string {
+	return "weir: " + strings.ReplaceAll(strings.TrimSpace(clean(say.Error())), "\n", "; ")
+}
 
 // UsageError marks an error as one of the command line.
 func UsageError(err error) error { return &ExitError{Code: CodeUsage, Err: err} }

@@ -25,16 +25,16 @@ type RunFlags struct {
 	Env     []string `help:"Environment variable of the program; NAME alone takes the value it has here. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Set     []string `help:"Hyper-parameter, kept in the run's config; a value that is JSON is taken as JSON. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Label   []string `help:"Label to find and compare the run by. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
-	Timeout string   `help:"End the run after this time, such as 90s, 30m or 2h; a number is in seconds." setting:"WEIR_RUN_TIMEOUT" placeholder:"DURATION"`
-	Budget  string   `name:"budget-usd" help:"Most money of the run with everything that it delegates to, in USD." setting:"WEIR_RUN_BUDGET_USD" placeholder:"USD"`
-	Tokens  Number   `name:"budget-tokens" help:"Most tokens of the run with everything that it delegates to." setting:"WEIR_RUN_BUDGET_TOKENS" placeholder:"N"`
+	Timeout string   `type:"number" help:"End the run after this time, such as 90s, 30m or 2h; a number is in seconds." setting:"WEIR_RUN_TIMEOUT" placeholder:"DURATION"`
+	Budget  string   `type:"number" name:"budget-usd" help:"Most money of the run with everything that it delegates to, in USD." setting:"WEIR_RUN_BUDGET_USD" placeholder:"USD"`
+	Tokens  string   `type:"number" name:"budget-tokens" help:"Most tokens of the run with everything that it delegates to." setting:"WEIR_RUN_BUDGET_TOKENS" placeholder:"N"`
 	OnSpent string   `name:"on-budget" help:"What to do when a budget is used up: abort (the default), pause and ask, or warn." setting:"WEIR_RUN_ON_BUDGET" placeholder:"WHAT"`
-	Memory  string   `help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
-	CPUs    Number   `name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
-	Disk    string   `help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
-	Output  string   `name:"max-output" help:"Most output, such as 2GiB; then the program is ended. A number is in MiB." setting:"WEIR_RUN_MAX_OUTPUT" placeholder:"SIZE"`
+	Memory  string   `type:"number" help:"Most memory, such as 512MiB or 4GiB; a number is in MiB." setting:"WEIR_RUN_MEMORY" placeholder:"SIZE"`
+	CPUs    string   `type:"number" name:"cpus" help:"Most processors." setting:"WEIR_RUN_CPUS" placeholder:"N"`
+	Disk    string   `type:"number" help:"Most disk, such as 10GiB; a number is in MiB." setting:"WEIR_RUN_DISK" placeholder:"SIZE"`
+	Output  string   `type:"number" name:"max-output" help:"Most output, such as 2GiB; then the program is ended. A number is in MiB." setting:"WEIR_RUN_MAX_OUTPUT" placeholder:"SIZE"`
 	OnLimit string   `name:"on-output-limit" help:"What to do at --max-output: stop the program, or truncate the output and still read its metrics." setting:"WEIR_RUN_ON_OUTPUT_LIMIT" placeholder:"WHAT"`
-	PIDs    Number   `name:"pids" help:"Most processes and threads at once." setting:"WEIR_RUN_PIDS" placeholder:"N"`
+	PIDs    string   `type:"number" name:"pids" help:"Most processes and threads at once." setting:"WEIR_RUN_PIDS" placeholder:"N"`
 	Network string   `help:"none, host, or a name that the operator lists." setting:"WEIR_RUN_NETWORK" placeholder:"NAME"`
 	GPU     GPU      `name:"gpu" help:"GPUs; at a server of the type after an equals sign, as in --gpu=H100. Without a server: /dev/nvidia*." setting:"WEIR_RUN_GPU" placeholder:"TYPE"`
 	Backend string   `help:"Where to run: a sandbox backend of the server." setting:"WEIR_RUN_BACKEND" placeholder:"NAME"`
@@ -222,14 +222,14 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 		s["maxOutputBytes"] = mib << 20
 	}
 	if f.CPUs != "" {
-		n, err := strconv.ParseFloat(string(f.CPUs), 64)
+		n, err := strconv.ParseFloat(f.CPUs, 64)
 		if err != nil || !(n >= 0.01 && n <= math.MaxInt32) {
 			return nil, usagef("--cpus %q is not a number of processors: it must be 0.01 or more, such as 0.5 or 4", f.CPUs)
 		}
 		s["cpus"] = n
 	}
 	if f.PIDs != "" {
-		n, err := strconv.ParseInt(string(f.PIDs), 10, 32)
+		n, err := run.ParseWhole(f.PIDs, 32)
 		if err != nil || n < 4 {
 			return nil, usagef("--pids %q is not a number of processes: it must be a whole number, 4 or more", f.PIDs)
 		}
@@ -257,16 +257,21 @@ func (f *RunFlags) sandbox() (map[string]any, error) {
 func (f *RunFlags) budget() (map[string]any, error) {
 	b := map[string]any{}
 	if f.Budget != "" {
-		n, err := run.ParseUSD(f.Budget)
+		n, err := run.ParseLimit(f.Budget)
 		if err != nil {
 			return nil, usagef("--budget-usd: %v", err)
 		}
 		b["usd"] = n.String()
 	}
 	if f.Tokens != "" {
-		n, err := strconv.ParseInt(string(f.Tokens), 10, 64)
-		if err != nil || n < 1 {
-			return nil, usagef("--budget-tokens %q is not a number of tokens: it must be a whole number, 1 or more", f.Tokens)
+		n, err := run.ParseWhole(f.Tokens, 64)
+		switch {
+		case err != nil:
+			return nil, usagef("--budget-tokens: %v", err)
+		case n == 0:
+			return nil, usagef("--budget-tokens: %v", run.ErrNoBudget)
+		case n < 0:
+			return nil, usagef("--budget-tokens %d is not a number of tokens: it must be 1 or more", n)
 		}
 		b["tokens"] = n
 	}

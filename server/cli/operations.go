@@ -134,7 +134,6 @@ usageRollups(from: $from, to: $to, groupBy: $by, filter: $filter) { day agent te
 events(sessionId: $s, after: $after, types: $types, runId: $run, first: $first) { nodes { ` + eventFields + ` } lastSeq hasMore } }`
 	abortText = `mutation Abort($id: ID!, $silent: Boolean, $wait: Boolean, $reason: String) {
 abortRun(id: $id, silent: $silent, wait: $wait, reason: $reason) { ` + receiptFields + ` } }`
-	createText  = `mutation Create($input: CreateSessionInput) { createSession(input: $input) { id } }`
 	repriceText = `mutation Reprice($input: RepriceUsageInput!) { repriceUsage(input: $input) {
 applied lines { day model records changed oldNanoUsd newNanoUsd oldUnpriced newUnpriced } } }`
 	startText = `mutation Start($input: StartRunInput!) { startRun(input: $input) { ` + runFields + ` } }`
@@ -144,7 +143,7 @@ applied lines { day model records changed oldNanoUsd newNanoUsd oldUnpriced newU
 // them against the schema.
 func operations() []string {
 	return []string{
-		followText, runText, runsText, sessionText, sessionsText, agentsText, rollupsText, eventsText, abortText, createText, startText, repriceText,
+		followText, runText, runsText, sessionText, sessionsText, agentsText, rollupsText, eventsText, abortText, startText, repriceText,
 	}
 }
 

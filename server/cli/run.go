@@ -57,11 +57,7 @@ func (r *RunCommand) Run(ctx context.Context, i *IO) error {
 		}
 	}
 	if r.Title != "" && r.Session == "" {
-		var out struct{ CreateSession struct{ ID string } }
-		if err := c.Do(ctx, createText, map[string]any{"input": map[string]any{"title": r.Title}}, &out); err != nil {
-			return err
-		}
-		in["sessionId"] = out.CreateSession.ID
+		in["title"] = r.Title
 	}
 	started, err := start(ctx, c, in)
 	if err != nil {

@@ -108,7 +108,7 @@ func TestAnswersThatDoNotCome(t *testing.T) {
 func TestTheLastLineIsHarmless(t *testing.T) {
 	t.Parallel()
 	_, say := Exit(run.Errorf(run.NotFound, "no run x\x1b]0;title\x07 here\u009b2J\nsecond line"))
-	if got := Line(say); got != "weir: no run x here\nsecond line" {
+	if got := Line(say); got != "weir: no run x here; second line" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weirhq/weir/runtime/run"
@@ -15,8 +14,8 @@ type UsageCommand struct {
 	Connection `embed:""`
 
 	By    []string `help:"One row for each of: day, agent, team, model, provider, backend." default:"day" placeholder:"WORD"`
-	Since string   `help:"First day: a date such as 2026-11-30, or how far back: 30d, 2w, 36h. Days are in UTC." default:"30d" placeholder:"DAY"`
-	Until string   `help:"Last day, likewise; empty: today." placeholder:"DAY"`
+	Since string   `help:"First day: a date such as 2026-11-30, or a time back: 30d, 2w, 36h. Days are in UTC; 1d is today." default:"30d" placeholder:"DAY"`
+	Until string   `help:"Last day: a date, or a time back that is left out, as in --since 14d --until 7d; empty: today." placeholder:"DAY"`
 
 	Agent    *string `help:"Only this agent." placeholder:"NAME"`
 	Team     *string `help:"Only this team." placeholder:"NAME"`
@@ -67,13 +66,13 @@ func (u *UsageCommand) Run(ctx context.Context, i *IO) error {
 		return err
 	}
 	now := time.Now().UTC()
-	from, err := dayBefore("--since", u.Since, now)
+	from, err := firstDay("--since", u.Since, now)
 	if err != nil {
 		return err
 	}
 	to := now.Format(time.DateOnly)
 	if u.Until != "" {
-		if to, err = dayBefore("--until", u.Until, now); err != nil {
+		if to, err = lastDay("--until", u.Until, now); err != nil {
 			return err
 		}
 	}
@@ -132,18 +131,43 @@ func (u *UsageCommand) filter() map[string]any {
 	return f
 }
 
-// dayBefore reads a day, or how long before now it was.
-func dayBefore(flag, text string, now time.Time) (string, error) {
-	if t, err := time.Parse(time.DateOnly, text); err == nil {
-		return t.Format(time.DateOnly), nil
+// firstDay and lastDay read a day, or a time back, which stands for the UTC days
+// of which it has a part, with today: 1d is today and 30d the 29 days before as
+// well. Reports begin with these days, or end before them, so that two reports
+// that meet share no day.
+func firstDay(flag, text string, now time.Time) (string, error) {
+	day, back, err := readDay(flag, text, now)
+	if err == nil && back == 0 {
+		err = usagef("%s %s has no day; 1d is today", flag, text)
 	}
-	const longest = 100 * 365 * 24 * time.Hour
-	units := map[string]time.Duration{"h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
+	return day, err
+}
+
+func lastDay(flag, text string, now time.Time) (string, error) {
+	day, back, err := readDay(flag, text, now)
+	if err != nil || back < 0 {
+		return day, err
+	}
+	return now.UTC().AddDate(0, 0, -back).Format(time.DateOnly), nil
+}
+
+// readDay also gives how many days a time back has; below 0 for a date.
+func readDay(flag, text string, now time.Time) (day string, back int, err error) {
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t.Format(time.DateOnly), -1, nil
+	}
+	const day1, longest = 24 * time.Hour, 100 * 366
+	units := map[string]time.Duration{"h": time.Hour, "d": day1, "w": 7 * day1}
 	if cut := len(text) - 1; cut > 0 {
-		n, err := strconv.ParseUint(text[:cut], 10, 32)
-		if unit, ok := units[text[cut:]]; ok && err == nil && n <= uint64(longest/unit) {
-			return now.Add(-time.Duration(n) * unit).UTC().Format(time.DateOnly), nil
+		n, err := run.ParseWhole(text[:cut], 32)
+		if unit := units[text[cut:]]; unit > 0 && err == nil && n >= 0 && n <= int64(longest*day1/unit) {
+			span := time.Duration(n) * unit
+			if unit < day1 && n > 0 { // from the beginning of the day in which it begins
+				span = now.Truncate(day1).Add(day1).Sub(now.Add(-span).Truncate(day1))
+			}
+			back := int(span / day1)
+			return now.UTC().AddDate(0, 0, 1-back).Format(time.DateOnly), back, nil
 		}
 	}
-	return "", usagef("%s %q is neither a day such as 2026-11-30 nor a time back such as 30d, 2w or 36h", flag, clip(oneLine(text), 40))
+	return "", 0, usagef("%s %q is neither a day such as 2026-11-30 nor a time back such as 30d, 2w or 36h", flag, clip(oneLine(text), 40))
 }

@@ -169,6 +169,8 @@ func TestUsageRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{UsageCommand{By: []string{"day"}, Since: "d"}, `--since "d" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "-3d"}, `--since "-3d" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "4000000000d"}, "is neither"},
+		{UsageCommand{By: []string{"day"}, Since: "0d"}, "--since 0d has no day; 1d is today"},
+		{UsageCommand{By: []string{"day"}, Since: "010d"}, "is neither"},
 		{UsageCommand{By: []string{"day"}, Since: "20000w"}, "is neither"}, // more than a Duration holds
 		{UsageCommand{By: []string{"day"}, Since: "30d", Until: "2026-02-30"}, `--until "2026-02-30" is neither`},
 		{UsageCommand{By: []string{"day"}, Since: "2026-11-30", Until: "2026-11-29"}, "--since must not be later"},
@@ -181,15 +183,39 @@ func TestUsageRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-func TestDayBefore(t *testing.T) {
+// A time back is so many days with today; a report begins with them or ends
+// before them.
+func TestTimesBack(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 30, 0, 0, time.UTC)
-	for text, want := range map[string]string{
-		"2024-02-29": "2024-02-29", "0d": "2026-03-01", "1h": "2026-02-28", "1d": "2026-02-28", "2w": "2026-02-15", "365d": "2025-03-01",
+	for text, want := range map[string]struct{ first, last string }{
+		"2024-02-29": {"2024-02-29", "2024-02-29"},
+		"0d":         {"", "2026-03-01"},
+		"0h":         {"", "2026-03-01"},
+		"1d":         {"2026-03-01", "2026-02-28"},
+		"30d":        {"2026-01-31", "2026-01-30"},
+		"2w":         {"2026-02-16", "2026-02-15"},
+		"14d":        {"2026-02-16", "2026-02-15"},
+		"365d":       {"2025-03-02", "2025-03-01"},
+		"1h":         {"2026-02-28", "2026-02-27"}, // it was yesterday then
+		"24h":        {"2026-02-28", "2026-02-27"},
+		"36h":        {"2026-02-27", "2026-02-26"},
 	} {
-		if got, err := dayBefore("--since", text, now); err != nil || got != want {
-			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
+		first, err := firstDay("--since", text, now)
+		if first != want.first && want.first != "" || (err == nil) != (want.first != "") {
+			t.Errorf("since %s is %s, %v; want %s", text, first, err, want.first)
 		}
+		if last, err := lastDay("--until", text, now); err != nil || last != want.last {
+			t.Errorf("until %s is %s, %v; want %s", text, last, err, want.last)
+		}
+	}
+	if first, err := firstDay("--since", "1h", now.Add(10*time.Hour)); err != nil || first != "2026-03-01" {
+		t.Errorf("an hour of today is %s, %v", first, err)
+	}
+	// The last day of the year, whatever the zone of the machine.
+	east := time.FixedZone("east", 14*3600)
+	if first, err := firstDay("--since", "1d", time.Date(2027, 1, 1, 5, 0, 0, 0, east)); err != nil || first != "2026-12-31" {
+		t.Errorf("today is %s, %v", first, err)
 	}
 }
 

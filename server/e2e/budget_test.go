@@ -177,14 +177,20 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// TestBudgetQuestionOutlivesTheServer: the run waits on over a kill, and its
-// answer raises the budget or ends it; no call is booked twice.
+// TestBudgetQuestionOutlivesTheServer: the run waits on over a stop in good order
+// and over a kill, and its answer raises the budget or ends it; no call is booked
+// twice. So does a run that asks for something else, and neither is waited for.
 func TestBudgetQuestionOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	onBothStores(t, func(t *testing.T, url string) {
 		t.Parallel()
-		s := newServer(t, url, "--agents", budgetAgents(t))
+		agents := budgetAgents(t)
+		if err := os.WriteFile(filepath.Join(agents, "asker.yaml"), []byte("name: asker\ndriver: replay\nturns:\n  - ask: {text: Go on?}\n  - text: {say: \"You said {{answer}}\"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := newServer(t, url, "--agents", agents, "--stop-timeout", "10m")
 		s.start()
+		own := s.startRun(map[string]any{"agent": "asker", "prompt": "go"})
 		input := map[string]any{"agent": "frugal", "prompt": "go", "budget": map[string]any{"usd": "0.004", "action": "PAUSE"}}
 		more, stop := s.startRun(input), s.startRun(input)
 		s.answer(s.openQuestion(more), map[string]any{"extraUsd": "0.008"})
@@ -196,10 +202,20 @@ func TestBudgetQuestionOutlivesTheServer(t *testing.T) {
 		})
 		s.openQuestion(more)
 		s.openQuestion(stop)
-		s.kill()
-		s.launch()
-		s.waitReady(time.Minute)
+		s.openQuestion(own)
+		for _, end := range []func(){func() { s.stop(time.Minute) }, s.kill} {
+			end()
+			s.launch()
+			s.waitReady(time.Minute)
+			for _, r := range []startedRun{more, stop, own} {
+				s.openQuestion(r)
+			}
+		}
 
+		s.answer(s.openQuestion(own), "yes")
+		if got := s.waitStatus(own.ID, time.Minute, "DONE", "FAILED", "CANCELLED"); word(got.Result) != "You said yes" {
+			t.Errorf("it ended %s: %s%s", got.Status, word(got.Result), word(got.Error))
+		}
 		s.answer(s.openQuestion(stop), map[string]any{"stop": true})
 		s.over(stop, "RUN PAUSE 4000000/4000000 100/")
 		s.answer(s.openQuestion(more), map[string]any{"extraUsd": 1, "extraTokens": 5})

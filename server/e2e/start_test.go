@@ -122,3 +122,37 @@ func TestGracefulStop(t *testing.T) {
 	}
 	s.waitStatus(queued.ID, 10*time.Second, "DONE")
 }
+
+// A start that is refused leaves no session behind, at a server and without one.
+func TestARefusedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "")
+	local := func(args ...string) {
+		cmd, _, log := s.command(append([]string{"run", "--data", s.data}, args...)...)
+		cmd.Env, cmd.Dir = append(cmd.Env, "WEIR_SERVER="), dataFolder(t)
+		if err := cmd.Run(); err == nil {
+			t.Errorf("%q was taken: %s", args, log)
+		}
+	}
+	local("--backend", "cloud9", "--", "true")
+	local("--title", "mine", "--network", "moon", "--", "true")
+	s.start()
+	for _, args := range [][]string{
+		{"run", "--title", "mine", "--agent", "nobody", "--prompt", "x"},
+		{"run", "--title", "mine", "--backend", "cloud9", "--", "true"},
+	} {
+		if _, log, code := s.weir(args...); code == 0 {
+			t.Errorf("%q was taken: %s", args, log)
+		}
+	}
+	var page struct{ Nodes []struct{ Title string } }
+	decode(t, s.ok("sessions", "--json"), &page)
+	if len(page.Nodes) != 0 {
+		t.Errorf("the sessions are %+v", page.Nodes)
+	}
+	s.ok("run", "--title", "mine", "--", "true")
+	decode(t, s.ok("sessions", "--json"), &page)
+	if len(page.Nodes) != 1 || page.Nodes[0].Title != "mine" {
+		t.Errorf("after a start the sessions are %+v", page.Nodes)
+	}
+}
