@@ -61,8 +61,11 @@ type Host interface {
 	Text(ctx context.Context, messageID, text string) error
 	// Usage books the usage of a model call, also once the run is cancelled. It
 	// returns when the run may go on: while a budget is used up and a person is
-	// asked how much more, it waits, and so do Execute and Delegate.
-	Usage(ctx context.Context, u run.UsageRecord) error
+	// asked how much more, it waits, and so do Execute and Delegate. What the call
+	// said, with, is in the same commit.
+	Usage(ctx context.Context, u run.UsageRecord, with ...run.Payload) error
+	// Log gives the session's events of these types so far, in order.
+	Log(ctx context.Context, types []run.EventType, each func(*run.Event) error) error
 	// Execute runs a command in the run's sandbox: ExecutionStarted, output,
 	// metrics, ExecutionFinished and the compute usage are written by it.
 	Execute(ctx context.Context, e Exec) (sandbox.Result, Output, error)

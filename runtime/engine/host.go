@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,7 +67,7 @@ func (h *host) Text(ctx context.Context, messageID, text string) error {
 
 // Usage implements agent.Host. What was used is booked though the run is stopped
 // meanwhile: it costs all the same.
-func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
+func (h *host) Usage(ctx context.Context, u run.UsageRecord, with ...run.Payload) error {
 	u, err := h.s.complete(u)
 	if err != nil {
 		return err
@@ -74,8 +75,12 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	ctx, release := h.both(ctx)
 	defer release()
 	done := make(chan error, 1)
+	x := entry{usage: []run.UsageRecord{u}, done: done}
+	for _, p := range with {
+		x.drafts = append(x.drafts, h.s.draft(p))
+	}
 	// What is queued is written before the run ends.
-	if err := h.s.emit.post(h.s.e.write, entry{usage: []run.UsageRecord{u}, done: done}); err != nil {
+	if err := h.s.emit.post(h.s.e.write, x); err != nil {
 		return cmp.Or(h.gone(ctx), err)
 	}
 	select {
@@ -89,6 +94,30 @@ func (h *host) Usage(ctx context.Context, u run.UsageRecord) error {
 	h.s.guard.booked(h.s, u.RequestKey)
 	return h.s.guard.pass(ctx)
 }
+
+// Log implements agent.Host.
+func (h *host) Log(ctx context.Context, types []run.EventType, each func(*run.Event) error) error {
+	q := run.EventQuery{Session: h.s.run.Session, First: logPage, Filter: run.EventFilter{Types: types}}
+	for more := true; more; {
+		if err := h.gone(ctx); err != nil {
+			return err
+		}
+		page, err := h.s.e.store.Events(ctx, q)
+		if err != nil {
+			return fmt.Errorf("reading the log of session %s: %w", q.Session, err)
+		}
+		for _, e := range page.Events {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		q.After, more = page.Scanned, page.HasMore
+	}
+	return nil
+}
+
+// logPage is how many events of a log are in memory at once.
+const logPage = 500
 
 // pass waits until the budgets let the run go on.
 func (h *host) pass(ctx context.Context) error {

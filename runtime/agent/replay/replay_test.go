@@ -71,7 +71,9 @@ func (h *host) Text(_ context.Context, _, text string) error {
 	return nil
 }
 
-func (h *host) Usage(_ context.Context, u run.UsageRecord) error {
+func (h *host) Log(context.Context, []run.EventType, func(*run.Event) error) error { return nil }
+
+func (h *host) Usage(_ context.Context, u run.UsageRecord, _ ...run.Payload) error {
 	h.usage = append(h.usage, u)
 	return nil
 }
