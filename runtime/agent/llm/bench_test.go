@@ -67,20 +67,11 @@ func newBench(t *testing.T, w wire) *bench {
 	if st := box.Probe(t.Context()); !st.Available {
 		pgtest.Need(t, "no sandbox works here: "+st.Reason)
 	}
-	s, err := store.Open(t.Context(), store.Options{Path: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("closing the store: %v", err)
-		}
-	})
 	b := &bench{
-		t: t, store: s, dir: dir, replica: run.NewKey("replica"), sandbox: box, wire: w, agents: map[string]agent.Definition{}, committed: make(chan struct{}),
+		t: t, dir: dir, replica: run.NewKey("replica"), sandbox: box, wire: w, agents: map[string]agent.Definition{}, committed: make(chan struct{}),
 		retry: llm.Retry{Tries: 4, Delay: time.Millisecond, Max: 4 * time.Millisecond},
 	}
-	s.Listen(b)
+	b.open()
 	b.start()
 	return b
 }
@@ -120,6 +111,32 @@ func (b *bench) start() {
 		b.t.Fatal("the engine is not ready")
 	}
 	b.engine = e
+}
+
+// crash ends the engine as a killed server leaves the store: nothing that was
+// open is closed.
+func (b *bench) crash() {
+	b.t.Helper()
+	if err := b.store.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.stop()
+	b.open()
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	s, err := store.Open(b.t.Context(), store.Options{Path: b.dir})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.t.Errorf("closing the store: %v", err)
+		}
+	})
+	b.store = s
+	s.Listen(b)
 }
 
 // Lookup implements engine.Agents.
