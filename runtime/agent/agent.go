@@ -39,6 +39,13 @@ type Continuer interface {
 	ContinuesBehindUsage()
 }
 
+// Checker is a driver that may be unable to run an agent, whatever it is asked.
+type Checker interface {
+	Driver
+	// Check tells why; it is asked when a run is started, before it exists.
+	Check(d Definition) error
+}
+
 // Task is what a driver has to do.
 type Task struct {
 	Run        run.Run

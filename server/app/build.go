@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/db/store"
 	"github.com/weirhq/weir/graph"
 	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/agent/llm"
 	"github.com/weirhq/weir/runtime/agent/replay"
 	"github.com/weirhq/weir/runtime/agent/script"
 	"github.com/weirhq/weir/runtime/agent/service"
@@ -65,6 +66,7 @@ type options struct {
 	typed *typed
 	// outage is given to the store; nil: the log is enough.
 	outage func(cause error)
+	getenv func(string) string // for the keys of providers
 }
 
 // rollupCheck leaves the daily check to servers: a typed command is over soon.
@@ -94,6 +96,7 @@ type server struct {
 	http      *httpapi.Server
 	replica   string
 	prices    *pricebook.Live
+	models    *llm.Driver
 }
 
 // build opens and connects the layers. Nothing works yet: that is for the
@@ -146,6 +149,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			return nil, err
 		}
 	}
+	s.models = llm.New(llm.Options{Open: openModel, Getenv: o.getenv})
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,
@@ -153,6 +157,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			agent.DriverScript:  script.New(),
 			agent.DriverReplay:  replay.New(),
 			agent.DriverService: service.New(service.Files{}),
+			agent.DriverLLM:     s.models,
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,
@@ -224,6 +229,9 @@ func (s *server) ready(ctx context.Context) error {
 // close closes what has no service of its own: last the store.
 func (s *server) close() error {
 	var errs []error
+	if s.models != nil {
+		s.models.Close()
+	}
 	if s.sandboxes != nil {
 		errs = append(errs, s.sandboxes.close())
 	}

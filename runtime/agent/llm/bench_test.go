@@ -86,7 +86,7 @@ func (b *bench) start() {
 	})
 	e, err := engine.New(engine.Options{
 		Store: b.store, Agents: b, Drivers: map[string]agent.Driver{agent.DriverLLM: driver},
-		Backends: map[string]sandbox.Backend{"local": b.sandbox}, DataDir: b.dir, Replica: b.replica, Poll: time.Hour,
+		Backends: map[string]sandbox.Backend{"local": b.sandbox}, DataDir: b.dir, Replica: b.replica, Poll: time.Hour, StopTimeout: 2 * time.Second,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -43,6 +43,9 @@ type Driver struct {
 // New makes the driver. Close it.
 func New(o Options) *Driver {
 	o.Retry = o.Retry.withDefaults()
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
 	return &Driver{o: o, client: chat.NewClient()}
 }
 
@@ -56,19 +59,33 @@ func (*Driver) Name() string { return agent.DriverLLM }
 // in one commit.
 func (*Driver) ContinuesBehindUsage() {}
 
-// Run implements agent.Driver. The result is the last text.
-func (d *Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, error) {
-	c := t.Definition.LLM.WithDefaults()
-	at := t.Definition.Endpoint()
+// Check implements agent.Checker.
+func (d *Driver) Check(def agent.Definition) error {
+	_, err := d.open(def)
+	return err
+}
+
+func (d *Driver) open(def agent.Definition) (chat.Model, error) {
+	at := def.Endpoint()
 	key := ""
 	if at.KeyEnv != "" {
 		if key = d.o.Getenv(at.KeyEnv); key == "" {
-			return "", run.Errorf(run.Invalid, "agent %q needs the key of its provider %s: start the server with %s set", t.Definition.Name, t.Definition.Provider, at.KeyEnv)
+			return nil, run.Errorf(run.Invalid, "agent %q needs the key of its provider %s: start the server with %s set", def.Name, def.Provider, at.KeyEnv)
 		}
 	}
-	model := d.o.Open(Target{API: at.API, BaseURL: at.BaseURL, Key: key, Provider: t.Definition.Provider, Client: d.client})
+	model := d.o.Open(Target{API: at.API, BaseURL: at.BaseURL, Key: key, Provider: def.Provider, Client: d.client})
 	if model == nil {
-		return "", run.Errorf(run.Invalid, "agent %q needs the API %s, which this server does not have", t.Definition.Name, at.API)
+		return nil, run.Errorf(run.Invalid, "agent %q needs the API %s, which this server does not have", def.Name, at.API)
+	}
+	return model, nil
+}
+
+// Run implements agent.Driver. The result is the last text.
+func (d *Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, error) {
+	c := t.Definition.LLM.WithDefaults()
+	model, err := d.open(t.Definition)
+	if err != nil {
+		return "", err
 	}
 	l := &loop{
 		task: t, host: h, model: model, config: c, retry: d.o.Retry,
