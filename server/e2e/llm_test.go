@@ -110,8 +110,8 @@ func TestAModelsRun(t *testing.T) {
 			}
 			return nil
 		})
-		// 3 requests of 1000 input, 200 from the cache and 100 output.
-		if u := out.Run.Usage; out.Run.Result != "You said yes." || u.Input != 3000 || u.CacheRead != 600 || u.Output != 300 || u.Provenance != "MEASURED" || u.CostNanoUsd <= 0 {
+		// 3 requests of 1000 input at $2, 200 from the cache at $0.10 and 100 output at $10 a million.
+		if u := out.Run.Usage; out.Run.Result != "You said yes." || u.Input != 3000 || u.CacheRead != 600 || u.Output != 300 || u.Provenance != "MEASURED" || u.CostNanoUsd != 9_060_000 {
 			t.Errorf("it ended as %+v", out.Run)
 		}
 		said, _ := last.Load().(string)
