@@ -53,7 +53,7 @@ func toEvent(e *run.Event) model.Event {
 	case *run.AgentMessage:
 		return &model.AgentMessage{
 			Seq: b.seq, At: b.at, Type: b.typ, SessionID: b.session, RunID: b.run, Agent: b.agent, Stage: b.stage,
-			MessageID: p.MessageID, Text: p.Text,
+			MessageID: p.MessageID, Text: p.Text, Partial: p.Partial,
 		}
 	case *run.AgentThought:
 		return &model.AgentThought{

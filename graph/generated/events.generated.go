@@ -993,6 +993,29 @@ func (ec *executionContext) fieldContext_AgentMessage_text(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AgentMessage", field, false, false, "String")
 }
 
+func (ec *executionContext) _AgentMessage_partial(ctx context.Context, field graphql.CollectedField, obj *model.AgentMessage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AgentMessage_partial(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Partial, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AgentMessage_partial(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AgentMessage", field, false, false, "Boolean")
+}
+
 func (ec *executionContext) _AgentThought_seq(ctx context.Context, field graphql.CollectedField, obj *model.AgentThought) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7477,6 +7500,11 @@ func (ec *executionContext) _AgentMessage(ctx context.Context, sel ast.Selection
 			}
 		case "text":
 			out.Values[i] = ec._AgentMessage_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "partial":
+			out.Values[i] = ec._AgentMessage_partial(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

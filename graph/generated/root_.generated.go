@@ -105,6 +105,7 @@ type ComplexityRoot struct {
 		Agent     func(childComplexity int) int
 		At        func(childComplexity int) int
 		MessageID func(childComplexity int) int
+		Partial   func(childComplexity int) int
 		RunID     func(childComplexity int) int
 		Seq       func(childComplexity int) int
 		SessionID func(childComplexity int) int
@@ -1114,6 +1115,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AgentMessage.MessageID(childComplexity), true
+	case "AgentMessage.partial":
+		if e.ComplexityRoot.AgentMessage.Partial == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AgentMessage.Partial(childComplexity), true
 	case "AgentMessage.runId":
 		if e.ComplexityRoot.AgentMessage.RunID == nil {
 			break
@@ -4510,6 +4517,8 @@ type AgentMessage implements Event {
   stage: String
   messageId: ID!
   text: String!
+  "True: the answer broke off here, and the model was asked again."
+  partial: Boolean!
 }
 
 "Reasoning that the agent shows."

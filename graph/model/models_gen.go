@@ -106,6 +106,8 @@ type AgentMessage struct {
 	Stage     *string   `json:"stage,omitempty"`
 	MessageID string    `json:"messageId"`
 	Text      string    `json:"text"`
+	// True: the answer broke off here, and the model was asked again.
+	Partial bool `json:"partial"`
 }
 
 func (AgentMessage) IsEvent() {}

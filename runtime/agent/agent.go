@@ -39,6 +39,13 @@ type Continuer interface {
 	ContinuesBehindUsage()
 }
 
+// Checker is a driver that may be unable to run an agent, whatever it is asked.
+type Checker interface {
+	Driver
+	// Check tells why; it is asked when a run is started, before it exists.
+	Check(d Definition) error
+}
+
 // Task is what a driver has to do.
 type Task struct {
 	Run        run.Run
@@ -64,6 +71,11 @@ type Host interface {
 	// used up and a person is asked how much more, it waits, and so do Execute and
 	// Delegate.
 	Usage(ctx context.Context, records ...run.UsageRecord) error
+	// Said books the usage of a model call as Usage does and, in the same commit,
+	// appends what the call said.
+	Said(ctx context.Context, records []run.UsageRecord, said ...run.Payload) error
+	// Log gives the session's events of these types so far, in order.
+	Log(ctx context.Context, types []run.EventType, each func(*run.Event) error) error
 	// Execute runs a command in the run's sandbox: ExecutionStarted, output,
 	// metrics, ExecutionFinished and the compute usage are written by it.
 	Execute(ctx context.Context, e Exec) (sandbox.Result, Output, error)

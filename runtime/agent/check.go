@@ -43,14 +43,19 @@ func (f *file) check() {
 			f.add(at, "hook %d has no command", i+1)
 		}
 	}
+	if d.LLM != nil && d.Driver != DriverLLM {
+		f.add("$.llm", "llm belongs to driver %s", DriverLLM)
+	}
 	if d.Service != nil && d.Driver != DriverService {
 		f.add("$.service", "service belongs to driver %s", DriverService)
 	}
 	switch d.Driver {
 	case "":
-		f.add("", "driver is missing; it is %s, %s or %s", DriverScript, DriverReplay, DriverService)
+		f.add("", "driver is missing; it is %s, %s, %s or %s", DriverScript, DriverReplay, DriverService, DriverLLM)
 	case DriverService:
 		f.checkService()
+	case DriverLLM:
+		f.checkLLM()
 	case DriverScript:
 		if len(d.Command) > 0 && d.Code != "" {
 			f.add("$.command", "command and code are both set; set one of them")
@@ -69,7 +74,7 @@ func (f *file) check() {
 			f.checkTurn(i, t)
 		}
 	default:
-		f.add("$.driver", "unknown driver %q; it is %s, %s or %s", clip(d.Driver), DriverScript, DriverReplay, DriverService)
+		f.add("$.driver", "unknown driver %q; it is %s, %s, %s or %s", clip(d.Driver), DriverScript, DriverReplay, DriverService, DriverLLM)
 	}
 }
 

@@ -10,7 +10,7 @@ type Definition struct {
 	Name     string             `yaml:"name" json:"name"`
 	Team     string             `yaml:"team" json:"team,omitempty"`
 	Role     string             `yaml:"role" json:"role,omitempty"`
-	Driver   string             `yaml:"driver" json:"driver"` // script, replay or service
+	Driver   string             `yaml:"driver" json:"driver"` // script, replay, service or llm
 	Provider string             `yaml:"provider" json:"provider,omitempty"`
 	Model    string             `yaml:"model" json:"model,omitempty"`
 	Stage    *string            `yaml:"stage" json:"stage,omitempty"` // absent: the agent's name
@@ -24,6 +24,7 @@ type Definition struct {
 	Turns    []Turn             `yaml:"turns" json:"turns,omitempty"` // driver replay
 
 	Service *Service `yaml:"service" json:"service,omitempty"` // driver service
+	LLM     *LLM     `yaml:"llm" json:"llm,omitempty"`         // driver llm
 
 	// Files are copied into a new session's workspace before the first run:
 	// relative path to content.

@@ -95,7 +95,7 @@ func TestBrokenFilesAreReportedByLine(t *testing.T) {
 		"name taken":        {"driver: script\nname: trainer\n", `x.yaml:2: the name "trainer" is taken by a.yaml`},
 		"built-in name":     {"driver: script\nname: script\n", `x.yaml:2: the name "script" is taken by the built-in agents`},
 		"bad stage":         {"name: x\ndriver: script\nstage: a/b\n", `x.yaml:3: the stage "a/b"`},
-		"unknown driver":    {"name: x\ndriver: warp\n", `x.yaml:2: unknown driver "warp"; it is script, replay or service`},
+		"unknown driver":    {"name: x\ndriver: warp\n", `x.yaml:2: unknown driver "warp"; it is script, replay, service or llm`},
 		"no driver":         {"name: x\n", "x.yaml: driver is missing"},
 		"code and command":  {"name: x\ndriver: script\ncode: a\ncommand: [b]\n", "x.yaml:4: command and code are both set"},
 		"turns of a script": {"name: x\ndriver: script\nturns:\n  - thought: hm\n", "turns belong to driver replay"},

@@ -14,6 +14,7 @@ const (
 	DriverScript  = "script"
 	DriverReplay  = "replay"
 	DriverService = "service"
+	DriverLLM     = "llm"
 )
 
 // Builtin is the name of the agent that is always there: it runs the code or

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -68,6 +69,14 @@ func (h *host) Text(ctx context.Context, messageID, text string) error {
 // Usage implements agent.Host. What was used is booked though the run is stopped
 // meanwhile: it costs all the same.
 func (h *host) Usage(ctx context.Context, records ...run.UsageRecord) error {
+	return h.Said(ctx, records)
+}
+
+// Said implements agent.Host.
+func (h *host) Said(ctx context.Context, records []run.UsageRecord, said ...run.Payload) error {
+	if len(records) == 0 {
+		return h.Emit(ctx, said...)
+	}
 	list := make([]run.UsageRecord, len(records))
 	for i, u := range records {
 		var err error
@@ -78,18 +87,28 @@ func (h *host) Usage(ctx context.Context, records ...run.UsageRecord) error {
 	ctx, release := h.both(ctx)
 	defer release()
 	for part := range slices.Chunk(list, maxBatchDrafts) {
-		if err := h.book(ctx, part); err != nil {
+		last := part[len(part)-1].RequestKey
+		var with []run.Payload
+		if last == list[len(list)-1].RequestKey {
+			with = said
+		}
+		if err := h.book(ctx, part, with); err != nil {
 			return err
 		}
-		h.s.guard.booked(h.s, part[len(part)-1].RequestKey)
+		h.s.guard.booked(h.s, last)
 	}
 	return h.s.guard.pass(ctx)
 }
 
-// book waits for the commit of records. What is queued is written before the run ends.
-func (h *host) book(ctx context.Context, records []run.UsageRecord) error {
+// book waits for the commit of records and what was said. What is queued is written
+// before the run ends.
+func (h *host) book(ctx context.Context, records []run.UsageRecord, said []run.Payload) error {
 	done := make(chan error, 1)
-	if err := h.s.emit.keep(ctx, entry{usage: records, done: done}); err != nil {
+	x := entry{usage: records, done: done}
+	for _, p := range said {
+		x.drafts = append(x.drafts, h.s.draft(p))
+	}
+	if err := h.s.emit.keep(ctx, x); err != nil {
 		return cmp.Or(h.gone(ctx), err)
 	}
 	select {
@@ -99,6 +118,30 @@ func (h *host) book(ctx context.Context, records []run.UsageRecord) error {
 		return h.gone(ctx)
 	}
 }
+
+// Log implements agent.Host.
+func (h *host) Log(ctx context.Context, types []run.EventType, each func(*run.Event) error) error {
+	q := run.EventQuery{Session: h.s.run.Session, First: logPage, Filter: run.EventFilter{Types: types}}
+	for more := true; more; {
+		if err := h.gone(ctx); err != nil {
+			return err
+		}
+		page, err := h.s.e.store.Events(ctx, q)
+		if err != nil {
+			return fmt.Errorf("reading the log of session %s: %w", q.Session, err)
+		}
+		for _, e := range page.Events {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		q.After, more = page.Scanned, page.HasMore
+	}
+	return nil
+}
+
+// logPage is how many events of a log are in memory at once.
+const logPage = 500
 
 // pass waits until the budgets let the run go on.
 func (h *host) pass(ctx context.Context) error {

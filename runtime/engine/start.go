@@ -85,8 +85,14 @@ func (e *Engine) compose(in run.Input) (run.Run, error) {
 	if err != nil {
 		return run.Run{}, err
 	}
-	if _, ok := e.opts.Drivers[def.Driver]; !ok {
+	driver, ok := e.opts.Drivers[def.Driver]
+	if !ok {
 		return run.Run{}, run.Errorf(run.Invalid, "agent %q needs the driver %q, which this server does not have", def.Name, def.Driver)
+	}
+	if c, ok := driver.(agent.Checker); ok {
+		if err := c.Check(def); err != nil {
+			return run.Run{}, err
+		}
 	}
 	if err := checkInput(in, def); err != nil {
 		return run.Run{}, err

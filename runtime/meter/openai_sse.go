@@ -40,7 +40,7 @@ func (s *streamed) empty() bool { return s.raw == nil && s.chars == 0 && !s.ende
 
 // guess estimates the counts of an answer that said nothing of its usage.
 func (r *Reader) guess(s *streamed) run.UsageRecord {
-	t := run.Tokens{Input: tokensOf(utf8.RuneCountInString(r.src.Prompt)), Output: tokensOf(s.chars)}
+	t := run.Tokens{Input: tokensOf(utf8.RuneCountInString(r.src.Prompt) + r.src.PromptChars), Output: tokensOf(s.chars)}
 	rec := r.record(s.key, s.answer.Model, figures{known: t != run.Tokens{}}, t, nil)
 	rec.Rank, rec.Provenance = run.FromEstimate, run.Estimated
 	if t == (run.Tokens{}) {

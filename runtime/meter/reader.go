@@ -22,7 +22,9 @@ type Source struct {
 	Provider string    // likewise; "": the one that the format belongs to
 	At       time.Time // of requests without a time; zero: when they are read
 	After    time.Time // requests before it were booked by an earlier run: left out
-	Prompt   string    // of an answer that may break off: its share is estimated
+	// The prompt of an answer that may break off, or its size: its share is estimated.
+	Prompt      string
+	PromptChars int
 
 	// Scope comes before request keys that are unique only within this source,
 	// such as the ids of an answer: one scope, one conversation.

@@ -144,18 +144,23 @@ type MessageDelta struct {
 type AgentMessage struct {
 	MessageID string `json:"messageId"`
 	Text      string `json:"text"`
+	// Partial: the answer broke off here and was asked for again.
+	Partial bool `json:"partial,omitempty"`
 }
 
-// AgentThought is reasoning that the agent shows.
+// AgentThought is reasoning that the agent shows. Opaque is what its provider
+// wants to see again when the conversation goes on; nobody else is given it.
 type AgentThought struct {
-	Text string `json:"text"`
+	Text   string          `json:"text"`
+	Opaque json.RawMessage `json:"opaque,omitempty"`
 }
 
-// ToolCallStarted opens a tool call.
+// ToolCallStarted opens a tool call. Opaque is as in AgentThought.
 type ToolCallStarted struct {
 	CallID    string          `json:"callId"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+	Opaque    json.RawMessage `json:"opaque,omitempty"`
 }
 
 // ToolCallFinished closes a tool call; Text is what the agent got to see.

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/db/store"
 	"github.com/weirhq/weir/graph"
 	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/agent/llm"
 	"github.com/weirhq/weir/runtime/agent/replay"
 	"github.com/weirhq/weir/runtime/agent/script"
 	"github.com/weirhq/weir/runtime/agent/service"
@@ -66,6 +67,7 @@ type options struct {
 	typed *typed
 	// outage is given to the store; nil: the log is enough.
 	outage func(cause error)
+	getenv func(string) string // for the keys of providers
 }
 
 // rollupCheck leaves the daily check to servers: a typed command is over soon.
@@ -103,6 +105,7 @@ type server struct {
 	http      *httpapi.Server
 	replica   string
 	prices    *pricebook.Live
+	models    *llm.Driver
 }
 
 // build opens and connects the layers. Nothing works yet: that is for the
@@ -159,6 +162,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			o.log.Warn("The examples run with the python3 of this machine's /usr, not with WEIR_PYTHON: " + strings.TrimPrefix(err.Error(), "--python "))
 		}
 	}
+	s.models = llm.New(llm.Options{Open: openModel, Getenv: o.getenv})
 	s.engine, err = engine.New(engine.Options{
 		Store:  s.store,
 		Agents: o.agents,
@@ -166,6 +170,7 @@ func build(ctx context.Context, o options) (_ *server, err error) {
 			agent.DriverScript:  script.New(),
 			agent.DriverReplay:  replay.New(),
 			agent.DriverService: service.New(service.Files{}),
+			agent.DriverLLM:     s.models,
 		},
 		Backends:    s.sandboxes.backends,
 		Policy:      s.sandboxes.policy,
@@ -238,6 +243,9 @@ func (s *server) ready(ctx context.Context) error {
 // close closes what has no service of its own: last the store.
 func (s *server) close() error {
 	var errs []error
+	if s.models != nil {
+		s.models.Close()
+	}
 	if s.sandboxes != nil {
 		errs = append(errs, s.sandboxes.close())
 	}

@@ -59,7 +59,7 @@ func (d *demoCommand) Run(c *call) (err error) {
 	if err != nil {
 		return err
 	}
-	srv, err := build(c.ctx, options{cfg: cfg, agents: agents, listener: l, log: log, examplesOnly: true})
+	srv, err := build(c.ctx, options{cfg: cfg, agents: agents, listener: l, log: log, examplesOnly: true, getenv: c.getenv})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

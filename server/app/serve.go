@@ -37,7 +37,7 @@ func (s *serveCommand) Run(c *call) error {
 	if err != nil {
 		return err
 	}
-	srv, err := build(c.ctx, options{cfg: cfg, agents: agents, listener: listener, log: log})
+	srv, err := build(c.ctx, options{cfg: cfg, agents: agents, listener: listener, log: log, getenv: c.getenv})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

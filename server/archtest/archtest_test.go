@@ -52,7 +52,11 @@ var rules = map[string][]string{
 	"runtime/sandbox/local/tree":    {},
 	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
 	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter", "runtime/textfile"},
-	"runtime/agent/service":         {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
+	// The loop asks models through a contract; adapters know that and their SDK.
+	"runtime/agent/llm":           {"runtime/run", "runtime/agent", "runtime/textfile", "runtime/agent/llm/chat"},
+	"runtime/agent/llm/chat":      {"runtime/run", "runtime/meter"},
+	"runtime/agent/llm/anthropic": {"runtime/agent/llm/chat", "runtime/meter"},
+	"runtime/agent/service":       {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},

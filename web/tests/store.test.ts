@@ -54,7 +54,7 @@ describe('the log', () => {
     const all = [
       event('RunStarted', 1, { prompt: 'go', parentId: null, driver: 'script', model: null, attempt: 1 }),
       ...deltas(2, 6),
-      event('AgentMessage', 7, { messageId: 'm', text: 'whole' }),
+      event('AgentMessage', 7, { messageId: 'm', text: 'whole', partial: false }),
     ];
     const whole = manual().store;
     whole.append(all);
@@ -122,7 +122,7 @@ describe('rows', () => {
     const { store } = manual();
     store.append([
       ...deltas(1, 2),
-      event('AgentMessage', 3, { messageId: 'm', text: 'done' }),
+      event('AgentMessage', 3, { messageId: 'm', text: 'done', partial: false }),
       event('MessageDelta', 4, { messageId: 'm', text: 'late' }),
       event('MessageDelta', 5, { messageId: 'n', text: 'next' }),
     ]);

@@ -71,6 +71,12 @@ func (h *host) Text(_ context.Context, _, text string) error {
 	return nil
 }
 
+func (h *host) Log(context.Context, []run.EventType, func(*run.Event) error) error { return nil }
+
+func (h *host) Said(ctx context.Context, records []run.UsageRecord, _ ...run.Payload) error {
+	return h.Usage(ctx, records...)
+}
+
 func (h *host) Usage(_ context.Context, records ...run.UsageRecord) error {
 	h.usage = append(h.usage, records...)
 	return nil

@@ -61,6 +61,8 @@ export class MessageRow extends Row {
   agent: string | null = null;
   text = '';
   whole = false;
+  /** It broke off, and the model was asked again. */
+  partial = false;
   /** Its run ended before the whole came. */
   stopped = false;
 }

@@ -72,6 +72,7 @@ export class Timeline {
         const row = this.#message(event);
         row.text = event.text;
         row.whole = true;
+        row.partial = event.partial;
         return;
       }
       case 'AgentThought':

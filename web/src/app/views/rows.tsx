@@ -118,6 +118,7 @@ function Message({ row }: { row: MessageRow }) {
       )}
       <LongText text={row.text} />
       {!row.whole && !row.stopped && <span className="caret" aria-hidden="true" />}
+      {row.partial && <p className="quiet">This answer broke off, and the model was asked again.</p>}
     </div>
   );
 }

@@ -1,0 +1,17 @@
+package app
+
+import (
+	"github.com/weirhq/weir/runtime/agent"
+	"github.com/weirhq/weir/runtime/agent/llm"
+	"github.com/weirhq/weir/runtime/agent/llm/anthropic"
+	"github.com/weirhq/weir/runtime/agent/llm/chat"
+)
+
+// openModel makes the adapter of an API; nil for one that is not there.
+func openModel(t llm.Target) chat.Model {
+	switch t.API {
+	case agent.APIMessages:
+		return anthropic.New(anthropic.Options{BaseURL: t.BaseURL, Key: t.Key, Provider: t.Provider, Client: t.Client})
+	}
+	return nil
+}
