@@ -10,7 +10,7 @@ export default defineConfig({
   // A browser on a busy machine may be late once; a retry is reported as flaky.
   retries: process.env.CI ? 1 : 0,
   forbidOnly: process.env.CI === 'true',
-  timeout: 60_000,
+  timeout: 120_000,
   expect: { timeout: 15_000 },
   outputDir: 'test-results',
   reporter: [['list']],
