@@ -54,11 +54,13 @@ fuzz: ## Fuzz what reads output: each target for FUZZTIME (10s)
 	@printf '%s\n' 'FuzzParse ./runtime/metricline' 'FuzzAgreesWithEncodingJSON ./runtime/metricline' 'FuzzSplitter ./runtime/sandbox' 'FuzzStream ./runtime/sandbox' 'FuzzDecoderDoesNotSeeThePieces ./runtime/sandbox' 'FuzzRead ./runtime/meter/pricebook' 'FuzzReader ./runtime/meter' | \
 		xargs -P 2 -I{} sh -c 'GO="$(GO)" .ci/fuzz {} $(FUZZTIME)'
 
-soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, the bill after 50 kills and of 2,000 run trees per store, 200 quick exits, a million lines through CPython, a million hostile files, a transcript of 1 GB, a thousand agents in one sweep
+soak: ## The long randomised tests: 5 minutes of resuming, 50 rounds of kill -9 per store, 20 with every client, the bill after 50 kills and of 2,000 run trees per store, 200 quick exits, 10,000 starts that are cut off or crowded, every case and every way to fill a disk with every kind of server, a million lines through CPython, a million hostile files, a transcript of 1 GB, a thousand agents in one sweep
 	cd web && WEIR_CLIENT_ROUNDS=20 npm run e2e -- clients
 	WEIR_RESUME_SECONDS=300 WEIR_KILL_ROUNDS=50 $(GO) test -run 'TestResume|TestKill' -timeout 90m -v ./server/e2e
 	WEIR_LEDGER_KILLS=50 WEIR_LEDGER_TREES=2000 $(GO) test -count 1 -run 'TestLedgerKilled|/Conservation' -timeout 60m -v ./db/store
-	WEIR_READ_ROUNDS=200 $(GO) test -count 1 -run 'TestEveryLine' -timeout 60m -v ./runtime/sandbox/local
+	WEIR_EVERY_CASE=1 $(GO) test -count 1 -run 'TestCases' -timeout 30m -v ./server/e2e
+	WEIR_READ_ROUNDS=200 $(GO) test -count 1 -run 'TestEveryLine|TestStartsThatAreCutOff|TestCloseDuringStarts|TestManyStarts' -timeout 60m -v ./runtime/sandbox/local
+	WEIR_EVERY_FILL=1 $(GO) test -count 1 -run 'TestTheDiskLimitEnds' -timeout 30m -v ./runtime/sandbox/local
 	WEIR_CPYTHON_LINES=1000000 $(GO) test -count 1 -run 'TestAgreesWithCPython' -timeout 30m -v ./runtime/metricline
 	WEIR_SWEEP_RUNS=1000 $(GO) test -count 1 -parallel 1 -run 'TestSnapshotsOfManyAgents' -timeout 10m -v ./runtime/engine
 	WEIR_HOSTILE_FILES=1000000 $(GO) test -run 'TestAHostileWorkspaceIsBounded' -timeout 90m -v ./runtime/engine

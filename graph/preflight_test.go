@@ -81,7 +81,7 @@ func TestDocumentsThatAreSlowToValidate(t *testing.T) {
 		if len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Message, c.says) {
 			t.Errorf("%s: %d errors, want one with %q: %.300v", name, len(r.Errors), c.says, r.Errors)
 		}
-		if d := time.Since(start); d > 2*time.Second {
+		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("%s took %s to refuse", name, d)
 		}
 	}

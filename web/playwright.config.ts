@@ -10,14 +10,15 @@ export default defineConfig({
   // A browser on a busy machine may be late once; a retry is reported as flaky.
   retries: process.env.CI ? 1 : 0,
   forbidOnly: process.env.CI === 'true',
-  timeout: 60_000,
+  timeout: 120_000,
   expect: { timeout: 15_000 },
   outputDir: 'test-results',
   reporter: [['list']],
   use: {
     browserName: 'chromium',
     video: 'off',
-    trace: 'retain-on-failure',
+    // A trace costs a fifth of the time: in CI it is written when a test is tried again.
+    trace: process.env.CI ? 'on-first-retry' : 'retain-on-failure',
     launchOptions: {
       executablePath: process.env.WEIR_CHROMIUM ?? '/usr/bin/chromium',
       args: [

@@ -277,10 +277,9 @@ func TestClientInterrupt(t *testing.T) {
 	}
 	interrupt("ready")
 	interrupt("Ctrl-C again")
-	begin := time.Now()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || time.Since(begin) > 3*time.Second || !strings.Contains(stderr.String(), "left alone") {
-		t.Errorf("it ended with %d after %s:\n%s", code, time.Since(begin), stderr)
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "left alone") || strings.Contains(stderr.String(), "process gone") {
+		t.Errorf("it ended with %d:\n%s", code, stderr)
 	}
 
 	cmd, stdout, stderr = s.command("run", "--", "sh", "-c", "echo ready; sleep 60")

@@ -48,7 +48,7 @@ type asked struct {
 
 func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 	question := s.startRun(map[string]any{"agent": "asker", "prompt": "please"})
-	s.waitStatus(question.ID, 10*time.Second, "WAITING")
+	s.waitStatus(question.ID, 20*time.Second, "WAITING")
 	var runs []asked
 	for i := range 6 { // some run, the rest waits in the queue
 		marker := fmt.Sprintf("E2E_MARK=%d-%d-%d", os.Getpid(), round, rng.Uint64())
@@ -85,7 +85,7 @@ func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 	}
 	s.kill()
 	s.launch()
-	s.waitReady(5 * time.Second)
+	s.waitReady(20 * time.Second)
 
 	for _, r := range runs {
 		got := s.run(r.ID)
@@ -102,7 +102,7 @@ func killRound(t *testing.T, s *server, rng *rand.Rand, round int) {
 			}
 		}
 	}
-	s.waitStatus(question.ID, 5*time.Second, "WAITING")
+	s.waitStatus(question.ID, 20*time.Second, "WAITING")
 	// End the round: everything still open is aborted and gone.
 	var aborts sync.WaitGroup
 	for _, r := range append(runs, asked{startedRun: question}) {

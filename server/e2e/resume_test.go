@@ -47,16 +47,21 @@ for i in range(n):
 `
 
 // TestResume is P1 and P2: subscribers that come and go at random, from random
-// cursors, slowly, with filters, each see exactly the log.
+// cursors, slowly, with filters, each see exactly the log. WEIR_RESUME_SECONDS
+// makes it longer, with twice the subscribers and events.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	total := seconds(t, "WEIR_RESUME_SECONDS", 20)
+	subscribers, bursts, least := 25, 30, 10_000
+	if os.Getenv("WEIR_RESUME_SECONDS") != "" {
+		subscribers, bursts, least = 50, 60, 20_000
+	}
 	onBothStores(t, func(t *testing.T, url string) {
 		t.Parallel()
-		s := newServer(t, url, "--agents", chatterFolder(t, total-5*time.Second))
+		s := newServer(t, url, "--agents", chatterFolder(t, bursts, total-5*time.Second))
 		s.start()
-		const sessions, subscribers = 5, 50
+		const sessions = 5
 		runs := make([]startedRun, sessions)
 		for i := range runs {
 			if i < 2 { // lines that come together are one event: the busier the server, the fewer
@@ -66,16 +71,16 @@ func TestResume(t *testing.T) {
 			}
 		}
 		ended := make(chan struct{})
-		ctx := background(t, total+4*time.Minute)
+		ctx := background(t, total+8*time.Minute)
 		var wg sync.WaitGroup
 		subs := make([]*reader, subscribers)
 		for i := range subs {
 			r := runs[i%sessions]
-			subs[i] = &reader{server: s, session: r.Session.ID, filter: randomFilter(i, r.ID), rng: rand.New(rand.NewPCG(uint64(i), 7)), seen: map[int64]json.RawMessage{}}
+			subs[i] = &reader{server: s, session: r.Session.ID, filter: randomFilter(i/sessions, r.ID), rng: rand.New(rand.NewPCG(uint64(i), 7)), seen: map[int64]json.RawMessage{}}
 			wg.Go(func() { subs[i].follow(ctx, ended) })
 		}
 		for _, r := range runs {
-			if got := s.waitStatus(r.ID, total+2*time.Minute, "DONE", "FAILED", "TIMED_OUT", "CANCELLED"); got.Status != "DONE" {
+			if got := s.waitStatus(r.ID, total+5*time.Minute, "DONE", "FAILED", "TIMED_OUT", "CANCELLED"); got.Status != "DONE" {
 				t.Errorf("run %s ended %s: %v", r.ID, got.Status, got.Error)
 			}
 		}
@@ -86,8 +91,8 @@ func TestResume(t *testing.T) {
 			checkNoGap(t, logs[r.Session.ID])
 			events += len(logs[r.Session.ID])
 		}
-		if events < 20000 {
-			t.Errorf("the sessions wrote %d events, want at least 20000", events)
+		if events < least {
+			t.Errorf("the sessions wrote %d events, want at least %d", events, least)
 		}
 		for _, sub := range subs {
 			sub.want = sub.filter.choose(logs[sub.session])
@@ -106,18 +111,17 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// chatterFolder holds an agent that has 6,840 thoughts, in bursts over the given time.
-func chatterFolder(t *testing.T, total time.Duration) string {
+// chatterFolder holds an agent that has 114 thoughts a burst, in bursts over the given time.
+func chatterFolder(t *testing.T, bursts int, total time.Duration) string {
 	t.Helper()
 	dir := dataFolder(t)
-	const bursts = 60
 	var b strings.Builder
 	b.WriteString("name: chatter\ndriver: replay\nturns:\n")
 	for i := range bursts {
 		for j := range 114 {
 			fmt.Fprintf(&b, "  - thought: thought %d of burst %d\n", j, i)
 		}
-		fmt.Fprintf(&b, "  - delaySeconds: %.3f\n", total.Seconds()/bursts/2)
+		fmt.Fprintf(&b, "  - delaySeconds: %.3f\n", total.Seconds()/float64(bursts)/2)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "chatter.yaml"), []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)

@@ -273,7 +273,7 @@ func TestAStalledEventStreamIsCut(t *testing.T) {
 // A slow client that makes progress is not cut, however long one message takes.
 func TestASlowEventStreamIsNotCut(t *testing.T) {
 	t.Parallel()
-	const timeout = 400 * time.Millisecond
+	const timeout = time.Second // a busy machine may be late itself
 	b := setup(t, func(o *Options) { o.WebSocket.WriteTimeout, o.WebSocket.WriteBuffer = timeout, 16<<10 })
 	b.flood = []byte(`{"text":"` + strings.Repeat("x", 4<<20) + `"}`)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", b.addr)
@@ -317,7 +317,7 @@ func TestShutdownBreaksEventStreams(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 4*time.Second {
+	if took := time.Since(start); took > 15*time.Second { // the client that reads nothing is cut after 0.2 s
 		t.Errorf("shutdown took %s", took)
 	}
 	idle.want(": the server is shutting down; connect again")

@@ -63,7 +63,7 @@ func TestAStalledClientIsCut(t *testing.T) {
 // A slow client that makes progress is not cut, however long one frame takes.
 func TestASlowClientIsNotCut(t *testing.T) {
 	t.Parallel()
-	const timeout = 400 * time.Millisecond
+	const timeout = time.Second // a busy machine may be late itself
 	b := setup(t, Options{WriteTimeout: timeout, WriteBuffer: 16 << 10})
 	b.flood = []byte(`"` + strings.Repeat("x", 8<<20) + `"`)
 	c := b.dialBy(t, &http.Client{Transport: &http.Transport{
@@ -115,9 +115,9 @@ func TestASilentClientIsCut(t *testing.T) {
 
 func TestAnAnsweringClientStays(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{PingInterval: 250 * time.Millisecond}) // a busy machine may answer late
+	b := setup(t, Options{PingInterval: 600 * time.Millisecond}) // a busy machine may answer late
 	c := b.ready(t)
-	for range 5 {
+	for range 4 {
 		c.want(`{"type":"ping"}`)
 		c.send(`{"type":"pong"}`)
 	}

@@ -52,6 +52,7 @@ for step in range(1, 100000):
 
     const log = await weir.log(first.session.id);
     expect(log.map((event) => event.seq)).toEqual(log.map((_, i) => i + 1));
+    await expect.poll(newest).toBe(log.length);
     const seqs = sockets.flat();
     // Nothing that the page saw is missing, nothing came twice, nothing was skipped.
     expect(log.length).toBeGreaterThanOrEqual(seen);

@@ -134,7 +134,7 @@ func TestS4TimeoutIsAResult(t *testing.T) {
 		if !res.TimedOut() || !res.IsError() || (res.ExitCode != nil && *res.ExitCode == 0) || res.SignalledAt.IsZero() {
 			t.Errorf("result %+v", res)
 		}
-		if d := time.Since(began); d > s.Limits.Timeout+s.Limits.Grace+time.Second {
+		if d := time.Since(began); d > s.Limits.Timeout+s.Limits.Grace+10*time.Second { // of the 100 that it would sleep
 			t.Errorf("took %s", d)
 		}
 		if r.stdout() != "begun\n" || !sp.failed() {
@@ -380,7 +380,7 @@ func TestTruncateKeepsReadingMetrics(t *testing.T) {
 func TestManyStartsAreNotKilled(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b backend) {
-		const starts = 200
+		starts := 20 * rounds(t)
 		work := make(chan struct{}, starts)
 		for range starts {
 			work <- struct{}{}

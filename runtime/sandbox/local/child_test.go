@@ -187,7 +187,7 @@ func labelledProcesses(execution string) []int {
 // eventually waits for what another process does.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !is(); {
+	for end := time.Now().Add(20 * time.Second); !is(); {
 		if time.Now().After(end) {
 			t.Fatalf("did not happen: %s", what)
 		}
@@ -223,7 +223,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 		return
 	}
 	// No folder is named: the way to this one may be closed to that user.
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", childTests, "-test.timeout", "5m", "-test.v")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", childTests, "-test.timeout", "12m", "-test.v")
 	cmd.Env = append(os.Environ(), asOrdinaryUser+"=1", "HOME=/", "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61999, Gid: 61999, Groups: []uint32{}}}
 	out, err := cmd.CombinedOutput()

@@ -35,7 +35,7 @@ func TestSurvivorsAreLookedForInTheNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(5 * time.Second); ; {
+	for end := time.Now().Add(20 * time.Second); ; {
 		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil || time.Now().After(end) {
 			break
 		}

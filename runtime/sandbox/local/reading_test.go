@@ -128,6 +128,7 @@ func TestEveryLineOfAQuickExitArrives(t *testing.T) {
 			if round%2 == 1 { // the same as metric lines, from an interpreter
 				s, points = python(t, fmt.Sprintf("import sys\nsys.stdout.write(''.join('{\"step\":%%d,\"metrics\":{\"a\":%%d}}\\n' %% (i, i) for i in range(%d)))\n", lines)), lines
 			}
+			s.Limits.Timeout = 5 * time.Minute
 			k := newCounter(t)
 			res, err := sandbox.Run(t.Context(), b, s, k, sandbox.Options{})
 			if err != nil || res.Class != run.ClassOK {
@@ -150,6 +151,7 @@ func TestOneLineOf50MB(t *testing.T) {
 	each(t, func(t *testing.T, b backend) {
 		for name, head := range map[string]string{"Plain": "x", "LooksLikeJSON": "{\"step\":1,\"metrics\":{\""} {
 			s := python(t, fmt.Sprintf("import os\nhead = %q.encode()\nos.write(1, head)\nleft = %d - len(head)\nb = b'y' * (1 << 20)\nwhile left > 0:\n    left -= os.write(1, b[:left])\n", head, size))
+			s.Limits.Timeout = 5 * time.Minute
 			k := newCounter(t)
 			res, err := sandbox.Run(t.Context(), b, s, k, sandbox.Options{})
 			if err != nil || res.Class != run.ClassOK {

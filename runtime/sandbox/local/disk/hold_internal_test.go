@@ -32,7 +32,7 @@ func sleeper(t *testing.T) int {
 
 func stateBecomes(t *testing.T, pid int, want byte) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); proc.State(pid) != want; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); proc.State(pid) != want; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("process %d is in state %c, want %c", pid, proc.State(pid), want)
 		}
@@ -79,10 +79,9 @@ func TestAStopEndsACertainLook(t *testing.T) {
 		}
 		return true
 	}}
-	began := time.Now()
 	use, err := m.certain(t.Context(), 1<<20, 0, h)
-	if err != nil || use != 0 || time.Since(began) > holdWait-100*time.Millisecond {
-		t.Errorf("%d bytes, %v, after %s", use, err, time.Since(began))
+	if err != nil || use != 0 || asked < 20 || asked > 100 { // it would ask on for a second, and then look
+		t.Errorf("%d bytes, %v, asked %d times", use, err, asked)
 	}
 	stateBecomes(t, held, 'S')
 	ctx, stop := context.WithCancelCause(t.Context())

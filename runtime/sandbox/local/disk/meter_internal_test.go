@@ -69,13 +69,13 @@ func TestManyFilesAreMeasured(t *testing.T) {
 	if err != nil || use < int64(n)*EntryBytes {
 		t.Errorf("%d bytes, %v", use, err)
 	}
-	if took > time.Second+time.Duration(n)*20*time.Microsecond {
+	if took > 5*time.Second+time.Duration(n)*20*time.Microsecond {
 		t.Errorf("a look at %d files took %s", n, took)
 	}
 	t.Logf("a look at %d files took %s", n, took)
 	began = time.Now()
 	// The folder itself may be over the limit already.
-	if cut, err := m.Use(t.Context(), 1<<20, 0, nil); err != nil || cut <= 1<<20 || cut >= use || time.Since(began) > took+time.Second {
+	if cut, err := m.Use(t.Context(), 1<<20, 0, nil); err != nil || cut <= 1<<20 || cut >= use || time.Since(began) > took+5*time.Second {
 		t.Errorf("%d bytes, %v; a look ends over the limit", cut, err)
 	}
 	t.Logf("a look that ends over its limit took %s", time.Since(began))
