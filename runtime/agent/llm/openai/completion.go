@@ -15,6 +15,7 @@ type completion struct {
 	used   map[string]bool // ids of calls that are taken
 
 	id     string
+	first  *string // the id of the first event, which may be none
 	parts  []*piece
 	said   *piece // the text
 	mind   *piece // the reasoning
@@ -67,20 +68,23 @@ func (a *completion) read(data []byte) (*chunk, error) {
 	return c, nil
 }
 
-// sameID gives an event the id of the first one: a server that makes one for each
-// chunk answers once all the same.
+// sameID gives an event the id of the first one, for the bill: a server that makes
+// one for each chunk, or begins without, answers once all the same.
 func (a *completion) sameID(c *chunk, data []byte) []byte {
+	if a.first == nil {
+		a.first = &c.ID
+	}
 	if a.id == "" {
 		a.id = c.ID
 	}
-	if c.ID == "" || c.ID == a.id {
+	if c.ID == "" || c.ID == *a.first {
 		return data
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(data, &fields) != nil {
 		return data
 	}
-	fields["id"], _ = json.Marshal(a.id) // a string always can be
+	fields["id"], _ = json.Marshal(*a.first) // a string always can be
 	if again, err := json.Marshal(fields); err == nil {
 		return again
 	}
