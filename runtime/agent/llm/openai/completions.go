@@ -186,7 +186,7 @@ func (c *Chat) assistant(parts []chat.Part) chatMessage {
 // reasoning adds a reasoning of this server's to a message.
 func (c *Chat) reasoning(part chat.Reasoning, to *chatMessage) {
 	var r returned
-	if c.dialect.keepsReasoning || json.Unmarshal(part.Opaque, &r) != nil || r.Own == nil || r.Own.Provider != c.client.provider {
+	if json.Unmarshal(part.Opaque, &r) != nil || r.Own == nil || r.Own.Provider != c.client.provider {
 		return
 	}
 	switch r.Own.Field {

@@ -11,12 +11,11 @@ import (
 // dialect says how a server's Chat Completions differ. What is not known is
 // asked with the fields that were there from the beginning.
 type dialect struct {
-	own            bool // OpenAI's: max_completion_tokens, prompt_cache_key, all levels
-	usageUnasked   bool // it tells the usage always, and refuses stream_options
-	keepsReasoning bool // it refuses to see its reasoning again
-	nineChars      bool // ids of calls are nine letters and digits
-	onOff          bool // it reasons much or not at all
-	most           string
+	own          bool // OpenAI's: max_completion_tokens, prompt_cache_key, all levels
+	usageUnasked bool // it tells the usage always, and refuses stream_options
+	nineChars    bool // ids of calls are nine letters and digits
+	onOff        bool // it reasons much or not at all
+	most         string
 }
 
 func dialectOf(provider, baseURL string) dialect {
@@ -31,7 +30,7 @@ func dialectOf(provider, baseURL string) dialect {
 	case provider == "" && baseURL == "", at(ownProvider, "openai.com"):
 		return dialect{own: true}
 	case at("mistral", "mistral.ai"):
-		return dialect{usageUnasked: true, keepsReasoning: true, nineChars: true, onOff: true}
+		return dialect{usageUnasked: true, nineChars: true, onOff: true}
 	case at("openrouter", "openrouter.ai"):
 		return dialect{most: "xhigh"}
 	}
