@@ -54,12 +54,9 @@ func (completions) frames(model string, s said) []string {
 			chunk(obj{"tool_calls": []any{obj{"index": i, "function": obj{"arguments": piece}}}}, nil)
 		}
 	}
-	finish := "stop"
-	switch s.stop {
-	case chat.Calls:
-		finish = "tool_calls"
-	case chat.MaxOutput:
-		finish = "length"
+	finish := map[chat.Stop]string{chat.Calls: "tool_calls", chat.MaxOutput: "length"}[s.stop]
+	if finish == "" {
+		finish = "stop"
 	}
 	chunk(obj{}, finish)
 	// [DONE] is of this frame: with the reason and the usage an answer is whole.

@@ -51,10 +51,10 @@ func effortOf(model string, l chat.Level) string {
 	} else if len(m) > 1 && m[0] == 'o' && m[1] >= '1' && m[1] <= '9' {
 		least, most = "low", "high"
 	}
-	switch l {
-	case chat.None:
+	if l == chat.None {
 		return least
-	case chat.Max:
+	}
+	if l == chat.Max {
 		return most
 	}
 	return string(l)

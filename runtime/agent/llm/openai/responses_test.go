@@ -86,10 +86,23 @@ func TestResponsesLevels(t *testing.T) {
 		level chat.Level
 		want  string // "-": the model does not reason
 	}{
-		{"gpt-6-sol", chat.Max, "max"}, {"gpt-5.6-sol", chat.Max, "max"}, {"gpt-5.4", chat.Max, "xhigh"}, {"gpt-5.1", chat.Max, "high"}, {"gpt-5.1", chat.None, "none"},
-		{"gpt-5-mini", chat.None, "minimal"}, {"gpt-5-mini", chat.Max, "high"}, {"gpt-5.2-codex", chat.None, "low"}, {"gpt-5.1-codex-max", chat.Max, "xhigh"},
-		{"o3", chat.Max, "high"}, {"o4-mini", chat.None, "low"}, {"openai/o3", chat.Low, "low"}, {"gpt-6-sol", "", ""}, {"something-new", chat.Medium, "medium"},
-		{"gpt-4.1-mini", chat.High, "-"}, {"gpt-4o", "", "-"}, {"gpt-5-chat-latest", chat.Low, "-"},
+		{"gpt-6-sol", chat.Max, "max"},
+		{"gpt-5.6-sol", chat.Max, "max"},
+		{"gpt-5.4", chat.Max, "xhigh"},
+		{"gpt-5.1", chat.Max, "high"},
+		{"gpt-5.1", chat.None, "none"},
+		{"gpt-5-mini", chat.None, "minimal"},
+		{"gpt-5-mini", chat.Max, "high"},
+		{"gpt-5.2-codex", chat.None, "low"},
+		{"gpt-5.1-codex-max", chat.Max, "xhigh"},
+		{"o3", chat.Max, "high"},
+		{"o4-mini", chat.None, "low"},
+		{"openai/o3", chat.Low, "low"},
+		{"gpt-6-sol", "", ""},
+		{"something-new", chat.Medium, "medium"},
+		{"gpt-4.1-mini", chat.High, "-"},
+		{"gpt-4o", "", "-"},
+		{"gpt-5-chat-latest", chat.Low, "-"},
 	} {
 		s := serve(t, "400 {}")
 		q := request()
