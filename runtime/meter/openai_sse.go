@@ -15,6 +15,7 @@ type chunk struct {
 			Content   string `json:"content"`
 			Refusal   string `json:"refusal"`
 			Reasoning string `json:"reasoning_content"`
+			Thought   string `json:"reasoning"` // the same, of other servers
 			Calls     []struct {
 				Function struct {
 					Name      string `json:"name"`
@@ -91,7 +92,8 @@ func (p *chatStream) event(b []byte) bool {
 		p.s.raw = append([]byte(nil), c.Usage...)
 	}
 	for _, choice := range c.Choices {
-		p.s.chars += utf8.RuneCountInString(choice.Delta.Content) + utf8.RuneCountInString(choice.Delta.Refusal) + utf8.RuneCountInString(choice.Delta.Reasoning)
+		d := &choice.Delta
+		p.s.chars += utf8.RuneCountInString(d.Content) + utf8.RuneCountInString(d.Refusal) + max(utf8.RuneCountInString(d.Reasoning), utf8.RuneCountInString(d.Thought))
 		for _, call := range choice.Delta.Calls {
 			p.s.chars += utf8.RuneCountInString(call.Function.Name) + utf8.RuneCountInString(call.Function.Arguments)
 		}

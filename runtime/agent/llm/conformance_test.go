@@ -4,6 +4,7 @@ package llm_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,12 +151,14 @@ func TestRefusalAndLimits(t *testing.T) {
 func TestBrokenStreams(t *testing.T) {
 	onWires(t, func(t *testing.T, b *bench) {
 		half := said{id: "a1", pieces: []string{"One ", "two ", "three"}, tokens: few}
-		last := len(b.wire.frames(testModel, half)) - 1
+		frames := b.wire.frames(testModel, half)
+		last := len(frames) - 1
+		shown := slices.IndexFunc(frames, func(f string) bool { return strings.Contains(f, "two ") })
 		p := newProvider(
 			t, b.wire,
-			breaks(b.wire, half, 4),
+			breaks(b.wire, half, shown),
 			stops(b.wire, half, last),
-			garbles(b.wire, half, 4),
+			garbles(b.wire, half, shown),
 			answers(b.wire, said{id: "a2", pieces: []string{"One two three"}, tokens: few}),
 		)
 		b.define(p, "talker", nil)
