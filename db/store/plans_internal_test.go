@@ -92,7 +92,7 @@ func (h *heard) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 // TestRepriceReadsInBoundedSteps: a filter that matches 3 records of 200,000 makes
 // no query look through more than its share of them.
 func TestRepriceReadsInBoundedSteps(t *testing.T) {
-	const records = 200_000
+	const records, share = 200_000, 5000
 	onLedgers(t, records, func(t *testing.T, s *Store) {
 		if err := s.Exec(t.Context(), "UPDATE usage_records SET provider = 'rare' WHERE request_key IN ('k0', 'k100004', 'k199999')"); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestRepriceReadsInBoundedSteps(t *testing.T) {
 		if n != 3 {
 			t.Errorf("%d records would change, want 3", n)
 		}
-		const stretches = records/repriceScan + 1 // the last one finds no end
+		const stretches = records/share + 1 // the last one finds no end
 		if got := len(h.queries); got != 2*stretches {
 			t.Errorf("%d queries, want %d", got, 2*stretches)
 		}
@@ -119,7 +119,7 @@ func TestRepriceReadsInBoundedSteps(t *testing.T) {
 			if !strings.Contains(plan, "usage_records_at") {
 				t.Errorf("%s\nis answered by\n%s", q, plan)
 			}
-			if most := mostRows(plan); most > repriceScan+10 { // the sort reads on to the next moment
+			if most := mostRows(plan); most > share+10 { // the sort reads on to the next moment
 				t.Errorf("%s\nlooks through %d records:\n%s", q, most, plan)
 			}
 		}
