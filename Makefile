@@ -2,7 +2,7 @@
 
 GO   ?= go
 LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
-# For example: make test TESTFLAGS=-race PKG=./runtime/...
+# For example: make race TESTFLAGS='-run Usage' PKG=./db/...
 PKG  ?= ./...
 
 .DEFAULT_GOAL := help
@@ -18,7 +18,7 @@ test: ## Run all tests; what a test needs and does not find is skipped loudly
 	$(GO) test -timeout 15m $(TESTFLAGS) $(PKG)
 
 race: ## Run all tests under the race detector
-	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PKG)
+	GO="$(GO)" .ci/race -timeout 15m $(TESTFLAGS) $(PKG)
 
 lint: ## Run the linters, at the version pinned in tools/lint
 	$(LINT) run $(PKG)
@@ -37,7 +37,7 @@ web: ## Build the page (needs Node 20 and the packages of web/package-lock.json)
 
 bench: ## Measure Weir against what it stands on; fails over the limits
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./server/bench ./runtime/sandbox/local
-	$(GO) test -run '^$$' -bench Rollup -benchtime 1x -timeout 30m ./db/store
+	$(GO) test -run '^$$' -bench 'Rollup|Booking' -benchtime 1x -timeout 30m ./db/store
 
 release: ## Build the archives of all systems and their SHA256SUMS into dist
 	$(GO) run ./tools/release

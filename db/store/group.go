@@ -141,12 +141,15 @@ func (w *writer) book(t *tx, ops []*op, wants []reserve, sessions map[run.Sessio
 	if f.streams, err = t.lockStreams(ops); err != nil {
 		return err
 	}
-	more := map[run.SessionID]int{}
+	more, sums := map[run.SessionID]int{}, tallies{}
 	for _, o := range ops {
-		if err := w.bookUsage(t, o.batch, f); err != nil {
+		if err := w.bookUsage(t, o.batch, f, sums); err != nil {
 			return err
 		}
 		more[o.batch.Session] += len(o.batch.booked)
+	}
+	if err := t.settle(sums, func(id run.ID) bool { return f.runs[id].ended }); err != nil {
+		return err
 	}
 	if err := w.storePrices(t); err != nil {
 		return err

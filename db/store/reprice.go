@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,9 +16,14 @@ import (
 	"github.com/weirhq/weir/runtime/run"
 )
 
-// repricePage is how many records one transaction prices again: more would hold
-// up the runs that go on.
-const repricePage = 500
+const (
+	// repricePage is how many records one transaction prices again: more would hold
+	// up the runs that go on.
+	repricePage = 500
+	// repriceScan is how many records one query looks through: a filter that matches
+	// few of them must not make it read all.
+	repriceScan = 5000
+)
 
 // place is where a page of records ends.
 type place struct {
@@ -41,25 +48,19 @@ func (s *Store) Reprice(ctx context.Context, r run.Reprice) ([]run.RepriceLine, 
 			return nil, err
 		}
 	}
-	at := place{atUS: -1 << 62}
-	for {
-		rows, err := p.page(ctx, at)
-		if err != nil {
+	for at, more := (place{atUS: -1 << 62}), true; more; {
+		var end place
+		var err error
+		if end, more, err = p.stretch(ctx, at); err != nil {
 			return nil, err
 		}
-		if len(rows) == 0 {
-			break
+		if !more {
+			end = place{atUS: 1 << 62}
 		}
-		last := rows[len(rows)-1]
-		at = place{last.AtUS, last.Run, last.Key}
-		if r.DryRun {
-			err = p.try(rows)
-		} else {
-			err = s.w.do(ctx, &op{logic: func(t *tx) error { return p.apply(t, rows) }})
-		}
-		if err != nil {
+		if err := p.between(ctx, at, end); err != nil {
 			return nil, err
 		}
+		at = end
 	}
 	if !r.DryRun {
 		if err := s.w.do(ctx, &op{logic: func(t *tx) error {
@@ -127,18 +128,59 @@ type repricing struct {
 	audit int64
 }
 
-// page reads the next records in the order of their time.
-func (p *repricing) page(ctx context.Context, after place) ([]usageRow, error) {
+// scan reads records in the order of their time, from the index of it. The first
+// comparison is the one that PostgreSQL takes the place in the index from.
+func (p *repricing) scan(after place, model any) *bun.SelectQuery {
+	q := p.s.read.NewSelect().Model(model).Where("at_us >= ?", after.atUS).
+		Where("(at_us, run_id, request_key) > (?, ?, ?)", after.atUS, after.run, after.key).Order("at_us", "run_id", "request_key")
+	if !p.Filter.From.IsZero() {
+		q = q.Where("at_us >= ?", p.Filter.From.UnixMicro())
+	}
+	if !p.Filter.To.IsZero() {
+		q = q.Where("at_us < ?", p.Filter.To.UnixMicro())
+	}
+	return q
+}
+
+// stretch gives the end of the next records to look through, whether they match or
+// not; false when it is that of all.
+func (p *repricing) stretch(ctx context.Context, after place) (place, bool, error) {
+	var ends []usageRow
+	if err := p.scan(after, &ends).Column("at_us", "run_id", "request_key").Offset(repriceScan - 1).Limit(1).Scan(ctx); err != nil {
+		return place{}, false, p.s.readError("reading usage records", err)
+	}
+	if len(ends) == 0 {
+		return place{}, false, nil
+	}
+	return place{ends[0].AtUS, ends[0].Run, ends[0].Key}, true, nil
+}
+
+// between prices the records of a stretch that match, page by page.
+func (p *repricing) between(ctx context.Context, at, end place) error {
+	for {
+		rows, err := p.page(ctx, at, end)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if p.DryRun {
+			err = p.try(rows)
+		} else {
+			err = p.s.w.do(ctx, &op{logic: func(t *tx) error { return p.apply(t, rows) }})
+		}
+		if err != nil || len(rows) < repricePage {
+			return err
+		}
+		last := rows[len(rows)-1]
+		at = place{last.AtUS, last.Run, last.Key}
+	}
+}
+
+// page reads the next records of a stretch that match.
+func (p *repricing) page(ctx context.Context, after, end place) ([]usageRow, error) {
 	var rows []usageRow
-	q := p.s.read.NewSelect().Model(&rows).Where("(at_us, run_id, request_key) > (?, ?, ?)", after.atUS, after.run, after.key).
-		Where("NOT superseded").Order("at_us", "run_id", "request_key").Limit(repricePage)
+	q := p.scan(after, &rows).Where("at_us <= ?", end.atUS).Where("(at_us, run_id, request_key) <= (?, ?, ?)", end.atUS, end.run, end.key).
+		Where("NOT superseded").Limit(repricePage)
 	f := p.Filter
-	if !f.From.IsZero() {
-		q = q.Where("at_us >= ?", f.From.UnixMicro())
-	}
-	if !f.To.IsZero() {
-		q = q.Where("at_us < ?", f.To.UnixMicro())
-	}
 	if f.Model != "" {
 		q = q.Where("model = ?", f.Model)
 	}
@@ -204,15 +246,16 @@ func (p *repricing) apply(t *tx, page []usageRow) error {
 	if err != nil {
 		return err
 	}
+	again, err := t.reread(page)
+	if err != nil {
+		return err
+	}
 	done := maps.Clone(p.lines) // an earlier try may have failed at its commit
-	drafts := map[run.SessionID][]run.Draft{}
-	changed := map[run.ID]bool{}
-	for i := range page {
-		old, err := t.usageRow(page[i].Run, page[i].Key)
-		if err != nil {
-			return err
-		}
-		if old == nil || old.Superseded || (p.Filter.OnlyUnpriced && old.CostNanoUSD != nil) {
+	drafts, sums := map[run.SessionID][]run.Draft{}, tallies{}
+	var changed []*usageRow
+	for i := range again {
+		old := &again[i]
+		if old.Superseded || (p.Filter.OnlyUnpriced && old.CostNanoUSD != nil) {
 			continue
 		}
 		now := *old
@@ -228,29 +271,25 @@ func (p *repricing) apply(t *tx, page []usageRow) error {
 		if pricing.Price != nil {
 			p.s.w.keepPrice(t, pricing.Price)
 		}
-		if _, err := t.exec("pricing a record again", "UPDATE usage_records SET cost_nano_usd = ?, cost_source = ?, computed_nano_usd = ?, price_id = ? WHERE run_id = ? AND request_key = ?",
-			now.CostNanoUSD, now.CostSource, now.ComputedNanoUSD, now.PriceID, now.Run, now.Key); err != nil {
-			return err
+		changed = append(changed, &now)
+		if err := sums.replace(old, &now); err != nil {
+			return fmt.Errorf("summing up run %s: %w", now.Run, err)
 		}
 		r := owners[run.ID(now.Run)]
-		changed[r.ID] = true
 		told, err := now.recorded()
 		if err != nil {
 			return err
 		}
 		drafts[r.Session] = append(drafts[r.Session], run.DraftOf(r, timeOf(t.now), told))
 	}
+	if err := t.setPrices(changed); err != nil {
+		return err
+	}
 	if err := p.s.w.storePrices(t); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(changed)) {
-		if err := t.sumUsage(id); err != nil {
-			return err
-		}
-		if err := t.markRollup(id); err != nil {
-			return err
-		}
-		t.touch(id)
+	if err := t.settle(sums, func(run.ID) bool { return true }); err != nil {
+		return err
 	}
 	for _, session := range slices.Sorted(maps.Keys(drafts)) {
 		if err := p.s.w.appendEvents(t, session, drafts[session]...); err != nil && run.CodeOf(err) != run.NotFound {
@@ -290,6 +329,38 @@ func (t *tx) lockRunsOf(rows []usageRow) (map[run.ID]run.Run, error) {
 		out[r.ID] = r
 	}
 	return out, err
+}
+
+// reread reads the records of a page once more, in its order.
+func (t *tx) reread(page []usageRow) ([]usageRow, error) {
+	var keys strings.Builder
+	args := make([]any, 0, 2*len(page))
+	for i := range page {
+		keys.WriteString(", (?, ?)")
+		args = append(args, page[i].Run, page[i].Key)
+	}
+	var rows []usageRow
+	err := t.models("reading usage records", t.conn.NewSelect().Model(&rows).
+		Where("(run_id, request_key) IN (VALUES "+keys.String()[2:]+")", args...).Order("at_us", "run_id", "request_key"))
+	return rows, err
+}
+
+// setPrices stores the prices of records that are stored.
+func (t *tx) setPrices(rows []*usageRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var values strings.Builder
+	args := make([]any, 0, 6*len(rows))
+	for _, r := range rows {
+		values.WriteString(", (?, ?, ?, ?, ?, ?)")
+		args = append(args, r.Run, r.Key, r.CostNanoUSD, r.CostSource, r.ComputedNanoUSD, r.PriceID)
+	}
+	// A column of NULLs alone is text to PostgreSQL.
+	_, err := t.exec("pricing records again", "WITH priced (run, k, cost, source, computed, price) AS (VALUES "+values.String()[2:]+")"+
+		" UPDATE usage_records SET cost_nano_usd = CAST(cost AS BIGINT), cost_source = source, computed_nano_usd = CAST(computed AS BIGINT), price_id = price"+
+		" FROM priced WHERE run_id = run AND request_key = k", args...)
+	return err
 }
 
 // usageRow reads one record; nil when there is none.

@@ -23,6 +23,7 @@ func (s *Store) verifySchema(ctx context.Context) error {
 		"series":         "id, run_id, attempt, stage, tag, name",
 		"metric_points":  pointColumns,
 		"metric_buckets": bucketColumns,
+		"runs":           tallyColumns,
 		"usage_rollups":  "day, agent, team, model, provider, backend, runs, " + sumColumns,
 		"rollup_dirty":   "id, day, agent, team",
 		"prices":         "id, body, first_used_us",

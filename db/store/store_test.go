@@ -28,9 +28,9 @@ func TestSQLite(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	pgtest.Database(t) // skips here, once and loudly
+	pgtest.Reused(t) // skips here, once and loudly
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
-		return subject(t, store.Options{URL: pgtest.Database(t)}, true)
+		return subject(t, store.Options{URL: pgtest.Reused(t)}, true)
 	})
 }
 
@@ -62,7 +62,8 @@ func subject(t *testing.T, o store.Options, many bool) storetest.Subject {
 	sub.RefuseStep13 = func(t *testing.T) {
 		t.Helper()
 		if many {
-			sub.Exec(t, "ALTER TABLE metric_points ADD CHECK (step <> 13)")
+			sub.Exec(t, "ALTER TABLE metric_points ADD CONSTRAINT no13 CHECK (step <> 13)")
+			t.Cleanup(func() { pgtest.Exec(t, o.URL, "ALTER TABLE metric_points DROP CONSTRAINT no13") }) // others use the database
 			return
 		}
 		sub.Exec(t, "CREATE TRIGGER no13 BEFORE INSERT ON metric_points WHEN NEW.step = 13 BEGIN SELECT RAISE(ABORT, 'step 13 is refused'); END")

@@ -107,12 +107,12 @@ func TestUpgradeKeepsTheBill(t *testing.T) {
 			if r.Usage.CostNanoUSD != nil {
 				money = fmt.Sprint(*r.Usage.CostNanoUSD)
 			}
-			return fmt.Sprint(r.Usage.Input, " ", money, " ", r.Usage.CostSource, r.Usage.Records, r.Usage.Unpriced)
+			return fmt.Sprint(r.Usage.Input, " ", money, " ", r.Usage.CostSource, " ", r.Usage.Provenance, " ", r.Usage.Records, r.Usage.Unpriced)
 		}
-		if got := usage("run_1"); got != "20 12 COMPUTED2 0" {
+		if got := usage("run_1"); got != "20 12 COMPUTED MEASURED 2 0" {
 			t.Errorf("the priced run has %s", got)
 		}
-		if got := usage("run_2"); got != "20 null AGENT_REPORTED2 1" {
+		if got := usage("run_2"); got != "20 null AGENT_REPORTED MEASURED 2 1" {
 			t.Errorf("the run with a zero beside an unknown has %s", got)
 		}
 		if n, err := s.Count(t.Context(), "SELECT count(*) FROM usage_rollups WHERE cost_nano_usd IS NULL"); err != nil || n != 1 {
@@ -128,10 +128,10 @@ func TestUpgradeKeepsTheBill(t *testing.T) {
 		}
 		again("run_1", "b", 10)
 		again("run_2", "b", 11)
-		if got := usage("run_1"); got != "20 12 COMPUTED2 0" {
+		if got := usage("run_1"); got != "20 12 COMPUTED MEASURED 2 0" {
 			t.Errorf("after a repeat the priced run has %s", got)
 		}
-		if got := usage("run_2"); got != "21 11000 COMPUTED2 0" {
+		if got := usage("run_2"); got != "21 11000 COMPUTED MEASURED 2 0" {
 			t.Errorf("after news the other run has %s", got)
 		}
 		records, err := s.UsageRecords(t.Context(), "run_1")

@@ -3,19 +3,21 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/weirhq/weir/runtime/run"
 )
 
-// bookUsage merges the records of a batch into those that are stored, prices
-// them and sums each run up again; the log gets one event per record that was
-// written or changed. The session's lock keeps other writers away in between.
-func (w *writer) bookUsage(t *tx, b *prepared, f *facts) error {
+// bookUsage merges the records of a batch into those that are stored and prices
+// them; the log gets one event per record that was written or changed. The
+// session's lock keeps other writers away in between. The totals of the runs are
+// moved afterwards, once for all batches.
+func (w *writer) bookUsage(t *tx, b *prepared, f *facts, sums tallies) error {
 	b.booked = nil // an earlier try may have failed at its commit
-	var runs []run.ID
 	for i := range b.Usage {
-		changed, err := w.bookRecord(t, &b.Usage[i], f)
+		changed, err := w.bookRecord(t, &b.Usage[i], f, sums)
 		if err != nil {
 			return err
 		}
@@ -31,16 +33,18 @@ func (w *writer) bookUsage(t *tx, b *prepared, f *facts) error {
 			}
 			b.booked = append(b.booked, e)
 		}
-		if id := b.Usage[i].Run; len(changed) > 0 && !slices.Contains(runs, id) {
-			runs = append(runs, id)
-		}
 	}
-	for _, id := range runs {
-		if err := t.sumUsage(id); err != nil {
-			return err
-		}
+	return nil
+}
+
+// settle moves the totals of the runs whose records changed.
+func (t *tx) settle(sums tallies, ended func(run.ID) bool) error {
+	if err := t.sumUp(sums); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(sums)) {
 		t.touch(id)
-		if f.runs[id].ended {
+		if ended(id) {
 			if err := t.markRollup(id); err != nil {
 				return err
 			}
@@ -50,7 +54,7 @@ func (w *writer) bookUsage(t *tx, b *prepared, f *facts) error {
 }
 
 // bookRecord books one report and gives the rows that it wrote or changed.
-func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, error) {
+func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts, sums tallies) ([]*usageRow, error) {
 	if err := checkUsage(u); err != nil {
 		return nil, err
 	}
@@ -96,7 +100,10 @@ func (w *writer) bookRecord(t *tx, u *run.UsageRecord, f *facts) ([]*usageRow, e
 	if err := t.upsert("storing a usage record", row, "run_id, request_key"); err != nil {
 		return nil, err
 	}
-	changed, err := t.supersede(row, best)
+	if err := sums.replace(old, row); err != nil {
+		return nil, fmt.Errorf("summing up run %s: %w", row.Run, err)
+	}
+	changed, err := t.supersede(row, best, sums)
 	return append([]*usageRow{row}, changed...), err
 }
 
@@ -124,7 +131,7 @@ func (t *tx) bestRank(row *usageRow) (int64, error) {
 }
 
 // supersede makes the records of worse sources count no more and gives them.
-func (t *tx) supersede(row *usageRow, best int64) ([]*usageRow, error) {
+func (t *tx) supersede(row *usageRow, best int64, sums tallies) ([]*usageRow, error) {
 	if row.Stream == "" || best < 0 || best >= row.Rank {
 		return nil, nil
 	}
@@ -134,7 +141,11 @@ func (t *tx) supersede(row *usageRow, best int64) ([]*usageRow, error) {
 		return nil, err
 	}
 	for _, r := range rows {
+		before := *r
 		r.Superseded = true
+		if err := sums.replace(&before, r); err != nil {
+			return nil, fmt.Errorf("summing up run %s: %w", row.Run, err)
+		}
 	}
 	_, err := t.exec("replacing worse sources", replaceThem, row.Run, row.Stream, row.Rank)
 	return rows, err
@@ -146,20 +157,9 @@ var (
 		" WHEN 4 THEN 'UNKNOWN' WHEN 3 THEN 'ESTIMATED' WHEN 2 THEN 'PARTIAL' WHEN 1 THEN 'MEASURED' ELSE '' END"
 	// Sources that differ are COMPUTED.
 	commonSource = "CASE WHEN min(nullif(cost_source, '')) IS NULL THEN '' WHEN min(nullif(cost_source, '')) = max(cost_source) THEN max(cost_source) ELSE 'COMPUTED' END"
-	// The casts make an overflow an error on PostgreSQL, where a sum is a numeric.
-	recordSums = "CAST(coalesce(sum(input_tokens), 0) AS BIGINT), CAST(coalesce(sum(cache_read_tokens), 0) AS BIGINT)," +
-		" CAST(coalesce(sum(cache_write_short_tokens), 0) AS BIGINT), CAST(coalesce(sum(cache_write_long_tokens), 0) AS BIGINT)," +
-		" CAST(coalesce(sum(output_tokens), 0) AS BIGINT), CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(compute_us), 0) AS BIGINT)," +
-		" " + knownMoney("count(*)") + ", " + commonSource + ", " + worstProvenance + ", count(*), count(*) - count(cost_nano_usd)"
-	sumColumns = "input_tokens, cache_read_tokens, cache_write_short_tokens, cache_write_long_tokens, output_tokens, reasoning_tokens," +
+	sumColumns   = "input_tokens, cache_read_tokens, cache_write_short_tokens, cache_write_long_tokens, output_tokens, reasoning_tokens," +
 		" compute_us, cost_nano_usd, cost_source, provenance, records, unpriced"
 )
-
-// sumUsage makes a run's totals the sum of its records.
-func (t *tx) sumUsage(id run.ID) error {
-	_, err := t.exec("summing up run "+string(id), "UPDATE runs SET ("+sumColumns+") = (SELECT "+recordSums+" FROM usage_records WHERE run_id = ? AND NOT superseded) WHERE id = ?", string(id), string(id))
-	return err
-}
 
 // knownMoney sums money up: NULL when nothing is priced, and when the sum is 0
 // while something is unpriced, which says nothing. It is what run.Usage.Add does.

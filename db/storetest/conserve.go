@@ -160,7 +160,12 @@ func (w *Ledger) aside() {
 		wg.Wait()
 	}
 	if w.chance(5) {
-		must[[]run.RepriceLine](w.t)(w.s.Store.Reprice(ctx, run.Reprice{Who: "t", Filter: run.RepriceFilter{Model: pick(w, "m1", "m2", ""), OnlyUnpriced: w.chance(50)}}))
+		f := run.RepriceFilter{Model: pick(w, "m1", "m2", ""), OnlyUnpriced: w.chance(50)}
+		if len(w.order) > 300 && w.chance(90) { // of all records, the trees would cost more and more
+			f.From = w.moment()
+			f.To = f.From.Add(2 * time.Hour)
+		}
+		must[[]run.RepriceLine](w.t)(w.s.Store.Reprice(ctx, run.Reprice{Who: "t", Filter: f}))
 	}
 	if w.chance(5) {
 		ok(w.t, w.s.Store.MarkRollups(ctx, w.moment()))

@@ -372,7 +372,7 @@ func testUsageRefused(t *testing.T, s Subject) {
 func testUsageOverflow(t *testing.T, s Subject) {
 	r := live(t, s.Store, "a")
 	record(t, s.Store, r, call("a", "m", run.FromResult, 1, 0))
-	s.Exec(t, "UPDATE usage_records SET input_tokens = 9223372036854775807")
+	s.Exec(t, "UPDATE runs SET input_tokens = 9223372036854775807")
 	err := append1(s.Store, r, call("b", "m", run.FromResult, 1, 0))
 	if err == nil || !strings.Contains(err.Error(), string(r.ID)) {
 		t.Fatalf("the error is %v", err)

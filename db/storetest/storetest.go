@@ -116,6 +116,7 @@ func Run(t *testing.T, open Factory) {
 		{"UsageMerge", testUsageMerge},
 		{"UsageSummed", testUsageSummed},
 		{"UsageSums", testUsageSums},
+		{"UsageByDifference", testUsageByDifference},
 		{"UsageInclusive", testUsageInclusive},
 		{"UsageSession", testUsageSession},
 		{"UsageActive", testUsageActive},

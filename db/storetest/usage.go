@@ -116,3 +116,25 @@ func testUsageSummed(t *testing.T, s Subject) {
 	record(t, s.Store, r, call("k", "m", run.FromResult, 3, 0))
 	equal(t, "what is a sum by the result", fmt.Sprint(summed()), "[false false]")
 }
+
+// testUsageByDifference: a record moves its run's totals by itself. What another
+// one says is not read again: a run of 100,000 calls is booked like one of ten.
+func testUsageByDifference(t *testing.T, s Subject) {
+	s.Book.Set("m", 10)
+	r := live(t, s.Store, "a")
+	record(t, s.Store, r, call("a", "m", run.FromResult, 1, 0), of(call("poll", "m", run.FromStatusPoll, 2, 0), "s"))
+	s.Exec(t, "UPDATE usage_records SET input_tokens = 1000, cost_nano_usd = 10000, provenance = 'UNKNOWN' WHERE request_key = 'a'")
+	total := func() string {
+		u := must[run.Run](t)(s.Store.Run(context.Background(), r.ID)).Usage
+		return fmt.Sprint(u.Input, " ", money(u.CostNanoUSD), " ", u.Provenance, u.Records, u.Unpriced)
+	}
+	record(t, s.Store, r, call("b", "m", run.FromResult, 4, 0))
+	equal(t, "after another record", total(), "7 70 MEASURED3 0")
+	record(t, s.Store, r, call("b", "m", run.FromResult, 5, 0), of(call("msg", "x", run.FromTranscript, 3, 0), "s"))
+	equal(t, "after a better source", total(), "9 60 MEASURED3 1")
+	must[[]run.RepriceLine](t)(s.Store.Reprice(context.Background(), run.Reprice{Who: "t", Filter: run.RepriceFilter{OnlyUnpriced: true}}))
+	equal(t, "after a pricing that changed nothing", total(), "9 60 MEASURED3 1")
+	s.Book.Set("x", 2)
+	must[[]run.RepriceLine](t)(s.Store.Reprice(context.Background(), run.Reprice{Who: "t", Filter: run.RepriceFilter{OnlyUnpriced: true}}))
+	equal(t, "after a pricing", total(), "9 66 MEASURED3 0")
+}

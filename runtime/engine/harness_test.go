@@ -62,9 +62,39 @@ func newBench(t *testing.T, kind string) *bench {
 	if kind == "postgres" {
 		b.open(store.Options{URL: pgtest.Reused(t)})
 	} else {
+		if err := os.WriteFile(filepath.Join(b.dir, "weir.db"), emptyDatabase(t), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		b.open(store.Options{Path: b.dir})
 	}
 	return b
+}
+
+var emptied struct {
+	once sync.Once
+	file []byte
+	err  error
+}
+
+// emptyDatabase is the file of a SQLite store that has its tables: to make them
+// takes longer than most of the tests.
+func emptyDatabase(t *testing.T) []byte {
+	t.Helper()
+	emptied.once.Do(func() {
+		dir := t.TempDir()
+		s, err := store.Open(t.Context(), store.Options{Path: dir})
+		if err == nil {
+			err = s.Close()
+		}
+		if err == nil {
+			emptied.file, err = os.ReadFile(filepath.Join(dir, "weir.db"))
+		}
+		emptied.err = err
+	})
+	if emptied.err != nil {
+		t.Fatal(emptied.err)
+	}
+	return emptied.file
 }
 
 func emptyBench(t *testing.T) *bench {

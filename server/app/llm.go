@@ -10,6 +10,10 @@ import (
 // openModel makes the adapter of an API; nil for one that is not there.
 func openModel(t llm.Target) chat.Model {
 	switch t.API {
+	case agent.APIResponses:
+		return openai.NewResponses(OPT)
+	case agent.APIChat:
+		return openai.NewChat(OPT)
 	case agent.APIMessages:
 		return anthropic.New(anthropic.Options{BaseURL: t.BaseURL, Key: t.Key, Provider: t.Provider, Client: t.Client})
 	}
