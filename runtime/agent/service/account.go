@@ -92,6 +92,9 @@ func (a *account) done() { a.turn <- struct{}{} }
 // look books what the service has used by now. Its error is why the endpoint
 // gave nothing.
 func (a *account) look(ctx context.Context, h agent.Host) error {
+	if a.live.Err() != nil {
+		return nil // it has ended, and nobody answers
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errOver)
 	defer context.AfterFunc(a.live, func() { cancel(context.Cause(a.live)) })()

@@ -72,6 +72,9 @@ func TestCallsAreBookedTogetherAndOnce(t *testing.T) {
 	if s := a.final(t.Context()); len(s.Usage) != 2 || s.Usage[0].RequestKey != "7" || s.Usage[1].RequestKey != "late" || len(s.Warnings) != 0 {
 		t.Errorf("the end tells %+v", s)
 	}
+	if err := a.look(t.Context(), l); err != nil { // there is no endpoint any more
+		t.Errorf("a look after the end gives %v", err)
+	}
 }
 
 // The parts of the days are those that were polled on them, whatever became of the
