@@ -114,6 +114,9 @@ func TestADayBudgetOverMidnight(t *testing.T) {
 		if err := e.affords(t.Context(), capped, ""); run.CodeOf(err) != run.Forbidden || !strings.Contains(err.Error(), "150 of 100 tokens; the next one begins at "+midnight.Format(time.RFC3339)) {
 			t.Errorf("a millisecond before midnight: %v", err)
 		}
+		if err := e.affords(t.Context(), agent.Definition{Name: "spender"}, ""); err != nil {
+			t.Errorf("a budget that warns stands in the way: %v", err)
+		}
 		time.Sleep(time.Millisecond)
 		if err := e.affords(t.Context(), capped, ""); err != nil {
 			t.Errorf("at midnight: %v", err)

@@ -100,7 +100,11 @@ func TestPricesListAndShow(t *testing.T) {
 			}
 		})
 	}
-	out, _, _ := prices(t, env, "list", "--json", "--model", "acme/m")
+	out, _, _ := prices(t, env, "list", "--model", "acme/m")
+	if got := strings.Join(strings.Fields(out), " "); !strings.Contains(got, "acme/m 1.5 2 ") {
+		t.Errorf("input and output stand as %s", got)
+	}
+	out, _, _ = prices(t, env, "list", "--json", "--model", "acme/m")
 	var models []struct {
 		ID      string   `json:"id"`
 		Aliases []string `json:"aliases"`

@@ -66,13 +66,13 @@ func (u *UsageCommand) Run(ctx context.Context, i *IO) error {
 		return err
 	}
 	now := time.Now().UTC()
-	from, err := firstDay("--since", u.Since, now)
+	from, err := firstDay(u.Since, now)
 	if err != nil {
 		return err
 	}
 	to := now.Format(time.DateOnly)
 	if u.Until != "" {
-		if to, err = lastDay("--until", u.Until, now); err != nil {
+		if to, err = lastDay(u.Until, now); err != nil {
 			return err
 		}
 	}
@@ -135,16 +135,16 @@ func (u *UsageCommand) filter() map[string]any {
 // of which it has a part, with today: 1d is today and 30d the 29 days before as
 // well. Reports begin with these days, or end before them, so that two reports
 // that meet share no day.
-func firstDay(flag, text string, now time.Time) (string, error) {
-	day, back, err := readDay(flag, text, now)
+func firstDay(text string, now time.Time) (string, error) {
+	day, back, err := readDay("--since", text, now)
 	if err == nil && back == 0 {
-		err = usagef("%s %s has no day; 1d is today", flag, text)
+		err = usagef("--since %s has no day; 1d is today", text)
 	}
 	return day, err
 }
 
-func lastDay(flag, text string, now time.Time) (string, error) {
-	day, back, err := readDay(flag, text, now)
+func lastDay(text string, now time.Time) (string, error) {
+	day, back, err := readDay("--until", text, now)
 	if err != nil || back < 0 {
 		return day, err
 	}

@@ -201,20 +201,20 @@ func TestTimesBack(t *testing.T) {
 		"24h":        {"2026-02-28", "2026-02-27"},
 		"36h":        {"2026-02-27", "2026-02-26"},
 	} {
-		first, err := firstDay("--since", text, now)
+		first, err := firstDay(text, now)
 		if first != want.first && want.first != "" || (err == nil) != (want.first != "") {
 			t.Errorf("since %s is %s, %v; want %s", text, first, err, want.first)
 		}
-		if last, err := lastDay("--until", text, now); err != nil || last != want.last {
+		if last, err := lastDay(text, now); err != nil || last != want.last {
 			t.Errorf("until %s is %s, %v; want %s", text, last, err, want.last)
 		}
 	}
-	if first, err := firstDay("--since", "1h", now.Add(10*time.Hour)); err != nil || first != "2026-03-01" {
+	if first, err := firstDay("1h", now.Add(10*time.Hour)); err != nil || first != "2026-03-01" {
 		t.Errorf("an hour of today is %s, %v", first, err)
 	}
 	// The last day of the year, whatever the zone of the machine.
 	east := time.FixedZone("east", 14*3600)
-	if first, err := firstDay("--since", "1d", time.Date(2027, 1, 1, 5, 0, 0, 0, east)); err != nil || first != "2026-12-31" {
+	if first, err := firstDay("1d", time.Date(2027, 1, 1, 5, 0, 0, 0, east)); err != nil || first != "2026-12-31" {
 		t.Errorf("today is %s, %v", first, err)
 	}
 }
