@@ -5,15 +5,16 @@ import (
 	"github.com/weirhq/weir/runtime/agent/llm"
 	"github.com/weirhq/weir/runtime/agent/llm/anthropic"
 	"github.com/weirhq/weir/runtime/agent/llm/chat"
+	"github.com/weirhq/weir/runtime/agent/llm/openai"
 )
 
 // openModel makes the adapter of an API; nil for one that is not there.
 func openModel(t llm.Target) chat.Model {
 	switch t.API {
 	case agent.APIResponses:
-		return openai.NewResponses(OPT)
+		return openai.NewResponses(openai.Options{BaseURL: t.BaseURL, Key: t.Key, Provider: t.Provider, Client: t.Client})
 	case agent.APIChat:
-		return openai.NewChat(OPT)
+		return openai.NewChat(openai.Options{BaseURL: t.BaseURL, Key: t.Key, Provider: t.Provider, Client: t.Client})
 	case agent.APIMessages:
 		return anthropic.New(anthropic.Options{BaseURL: t.BaseURL, Key: t.Key, Provider: t.Provider, Client: t.Client})
 	}

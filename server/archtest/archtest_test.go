@@ -56,13 +56,8 @@ var rules = map[string][]string{
 	"runtime/agent/llm":           {"runtime/run", "runtime/agent", "runtime/textfile", "runtime/agent/llm/chat"},
 	"runtime/agent/llm/chat":      {"runtime/run", "runtime/meter"},
 	"runtime/agent/llm/anthropic": {"runtime/agent/llm/chat", "runtime/meter"},
-	"runtime/agent/service":       {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
-
-	// The loop knows the contract of the adapters, and an adapter that alone.
-	"runtime/agent/llm":           {"runtime/run", "runtime/agent", "runtime/agent/llm/chat", "runtime/sandbox"},
-	"runtime/agent/llm/chat":      {"runtime/run", "runtime/meter"},
-	"runtime/agent/llm/anthropic": {"runtime/agent/llm/chat", "runtime/meter"},
 	"runtime/agent/llm/openai":    {"runtime/run", "runtime/agent/llm/chat", "runtime/meter"},
+	"runtime/agent/service":       {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	"db/migrations": {},
 	"db/store":      {"runtime/run", "runtime/textfile", "db/migrations"},
