@@ -61,6 +61,7 @@ func (l *loop) turn(ctx context.Context) error {
 		}
 	}
 	switch reply.Stop {
+	case chat.Done, chat.Calls:
 	case chat.Refused:
 		why := ""
 		if reply.Why != "" {

@@ -157,12 +157,11 @@ func TestDelegation(t *testing.T) {
 		`error c3 There is no agent "stranger" for you. There are: middle, broken.`,
 	)
 	wantLines(t, leaf.requests()[0].messages, "user: Go, leaf")
-	self, all := b.get(r.ID).Usage.Tokens, run.Tokens{}
 	usage, err := b.store.InclusiveUsage(t.Context(), r.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = usage.Tokens
+	self, all := b.get(r.ID).Usage.Tokens, usage.Tokens
 	if self.Input != 3000 || all.Input != 3310 || all.Output != 5 {
 		t.Errorf("self %+v, inclusive %+v", self, all)
 	}

@@ -71,6 +71,7 @@ func (l *loop) final(try int, e *chat.Error) error {
 		return fmt.Errorf("%w (%s)", l.full(), describe(e))
 	case chat.Invalid:
 		return fmt.Errorf("%s does not take the request: %s", provider, describe(e))
+	case chat.Passing, chat.Malformed:
 	}
 	return fmt.Errorf("%s could not be asked, in %d tries: %s", provider, try, describe(e))
 }

@@ -157,14 +157,19 @@ func (l *loop) approve(ctx context.Context, c chat.Call) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
+	return readVerdict(answer), nil
+}
+
+// readVerdict takes what is no clear word for a denial.
+func readVerdict(answer json.RawMessage) verdict {
 	var v verdict
 	if json.Unmarshal(answer, &v) != nil || !v.approved() && v.Decision != "deny" {
-		return verdict{Decision: "deny", Reason: "the answer was neither approve nor deny"}, nil
+		return verdict{Decision: "deny", Reason: "the answer was neither approve nor deny"}
 	}
 	if len(v.Arguments) > 0 && v.Arguments[0] != '{' {
-		return verdict{Decision: "deny", Reason: "the edited arguments were no object"}, nil
+		return verdict{Decision: "deny", Reason: "the edited arguments were no object"}
 	}
-	return v, nil
+	return v
 }
 
 // maxShown is how much of a call's arguments a question shows.

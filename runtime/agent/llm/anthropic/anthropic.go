@@ -99,7 +99,7 @@ func fault(ctx context.Context, err error) error {
 		header = e.Response.Header
 	}
 	c := chat.Of(e.StatusCode, header, e.Message, err)
-	switch e.Type() { // an error within a stream has the status 200
+	switch string(e.Type()) { // an error within a stream has the status 200
 	case "overloaded_error", "rate_limit_error", "api_error", "timeout_error":
 		c.Class = chat.Passing
 	case "authentication_error", "permission_error":

@@ -13,7 +13,7 @@ import (
 // finds the longest beginning that it has seen.
 func params(q chat.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
-		Model: sdk.Model(q.Model), MaxTokens: q.MaxOutput, CacheControl: sdk.CacheControlEphemeralParam{},
+		Model: q.Model, MaxTokens: q.MaxOutput, CacheControl: sdk.CacheControlEphemeralParam{},
 	}
 	p.CacheControl.Type = "ephemeral"
 	if p.MaxTokens == 0 {
