@@ -52,6 +52,7 @@ var rules = map[string][]string{
 	"runtime/sandbox/local/tree":    {},
 	"runtime/agent/script":          {"runtime/run", "runtime/agent", "runtime/sandbox"},
 	"runtime/agent/replay":          {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter", "runtime/textfile"},
+	"runtime/agent/llm/gemini":      {"runtime/run", "runtime/agent/llm/chat", "runtime/meter"},
 	"runtime/agent/service":         {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	"db/migrations": {},

@@ -55,7 +55,7 @@ type wire interface {
 	billed(t run.Tokens) run.Tokens
 }
 
-var wires = []wire{messages{}}
+var wires = []wire{messages{}, generate{}}
 
 // step answers one request.
 type step func(w http.ResponseWriter, r *http.Request)
