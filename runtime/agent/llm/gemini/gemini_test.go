@@ -233,7 +233,7 @@ func TestErrors(t *testing.T) {
 		"no JSON":              {502, "<html>Bad gateway</html>", chat.Passing, "Bad gateway", 0},
 		"nothing":              {500, "", chat.Passing, "Internal Server Error", 0},
 		"in the stream":        {200, data(says(`{"text":"So"}`, ""), say(503, "overloaded")), chat.Passing, "overloaded", 0},
-		"beside the stream":    {200, data(says(`{"text":"So"}`, "")) + strings.ReplaceAll(say(400, "bad"), ",", ",\n"), chat.Invalid, "bad", 0},
+		"beside the stream":    {200, data(says(`{"text":"So"}`, "")) + ": ping\n" + strings.ReplaceAll(say(400, "bad"), ",", ",\n"), chat.Invalid, "bad", 0},
 		"a torn event":         {200, data(says(`{"text":"So"}`, "")) + `data: {"candidates":`, chat.Passing, "broke off", 0},
 		"no event":             {200, data(`{]`), chat.Malformed, "cannot be read", 0},
 		"an odd part":          {200, data(`{"candidates":[{"content":{"parts":7}}]}`), chat.Malformed, "cannot be read", 0},
