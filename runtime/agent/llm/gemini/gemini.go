@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// name marks what is this adapter's own.
-	name = "gemini"
-
 	defaultProvider = "google"
 	defaultBaseURL  = "https://generativelanguage.googleapis.com"
 	defaultVersion  = "v1beta"

@@ -150,6 +150,7 @@ func budget(model string, level chat.Level) int32 {
 		if pro {
 			return 32_768
 		}
+	case chat.High:
 	}
 	return 24_576
 }
@@ -170,6 +171,7 @@ func levelOf(model string, level chat.Level) genai.ThinkingLevel {
 			return genai.ThinkingLevelLow
 		}
 		return genai.ThinkingLevelMedium
+	case chat.High, chat.Max:
 	}
 	return genai.ThinkingLevelHigh
 }
