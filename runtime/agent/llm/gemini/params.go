@@ -58,7 +58,7 @@ func body(q chat.Request) request {
 		}
 		r.Tools = []tools{t}
 	}
-	g := generation{MaxOutput: int32(min(q.MaxOutput, math.MaxInt32)), Thinking: thinking(q.Model, q.Reasoning)} //nolint:gosec // bounded
+	g := generation{MaxOutput: int32(min(q.MaxOutput, math.MaxInt32)), Thinking: thinking(q.Model, q.Reasoning)}
 	if g != (generation{}) {
 		r.Config = &g
 	}
