@@ -123,9 +123,19 @@ func TestBrokenOffAnswers(t *testing.T) {
 	if len(records) != 1 || records[0].Tokens != (run.Tokens{Input: 9, Output: 3}) || records[0].Provenance != run.Partial {
 		t.Errorf("%+v", records)
 	}
+	records, _ = readText(t, meter.Source{Format: meter.GeminiSSE}, chunk+fmt.Sprintf(gemini, 8, 17, `"finishReason":"FINISH_REASON_UNSPECIFIED"`))
+	if len(records) != 1 || records[0].Provenance != run.Partial {
+		t.Errorf("%+v", records)
+	}
 	records, _ = readText(t, meter.Source{Format: meter.GeminiSSE}, chunk+fmt.Sprintf(gemini, 8, 17, `"finishReason":"STOP"`))
 	if len(records) != 1 || records[0].Tokens != (run.Tokens{Input: 9, Output: 8}) || records[0].Provenance != run.Measured {
 		t.Errorf("%+v", records)
+	}
+	// A refused prompt has no candidate that could end.
+	blocked := `data: {"promptFeedback":{"blockReason":"SAFETY"},"modelVersion":"m","usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}}` + "\n"
+	records, report = readText(t, meter.Source{Format: meter.GeminiSSE}, blocked)
+	if len(records) != 1 || records[0].Tokens != (run.Tokens{Input: 9}) || records[0].Provenance != run.Measured || len(report.Incomplete) != 0 {
+		t.Errorf("%+v, %+v", records, report)
 	}
 }
 

@@ -53,6 +53,9 @@ type geminiAnswer struct {
 			Queries []json.RawMessage `json:"webSearchQueries"`
 		} `json:"groundingMetadata"`
 	} `json:"candidates"`
+	Feedback struct {
+		Block string `json:"blockReason"` // the prompt was refused; no candidate comes
+	} `json:"promptFeedback"`
 }
 
 // geminiAnswers reads whole answers, or the chunks of streamed ones: each chunk
@@ -85,8 +88,9 @@ func (p *geminiAnswers) event(b []byte) bool {
 		p.id, p.queries = "", 0
 		p.key, p.open = p.r.scoped(p.r.next()), p.streamed
 	}
+	p.open = p.open && a.Feedback.Block == ""
 	for _, c := range a.Candidates {
-		p.open = p.open && c.Finish == ""
+		p.open = p.open && (c.Finish == "" || c.Finish == "FINISH_REASON_UNSPECIFIED")
 		p.queries = max(p.queries, int64(len(c.Grounding.Queries)))
 	}
 	p.r.rep.Ended = !p.open

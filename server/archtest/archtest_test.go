@@ -57,6 +57,7 @@ var rules = map[string][]string{
 	"runtime/agent/llm/chat":      {"runtime/run", "runtime/meter"},
 	"runtime/agent/llm/anthropic": {"runtime/agent/llm/chat", "runtime/meter"},
 	"runtime/agent/llm/openai":    {"runtime/run", "runtime/agent/llm/chat", "runtime/meter"},
+	"runtime/agent/llm/gemini":    {"runtime/run", "runtime/agent/llm/chat", "runtime/meter"},
 	"runtime/agent/service":       {"runtime/run", "runtime/agent", "runtime/sandbox", "runtime/meter"},
 
 	"db/migrations": {},

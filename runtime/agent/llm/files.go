@@ -194,15 +194,6 @@ func (f files) folders(root *os.Root, dir string, like fs.FileInfo) error {
 	return own(root, dir, like)
 }
 
-// own gives a new file to whom the workspace belongs.
-func own(root *os.Root, name string, like fs.FileInfo) error {
-	s, ok := like.Sys().(*syscall.Stat_t)
-	if !ok || os.Geteuid() != 0 {
-		return nil
-	}
-	return root.Lchown(name, int(s.Uid), int(s.Gid))
-}
-
 func (f files) lister() tool {
 	return tool{
 		beside: true, again: true,

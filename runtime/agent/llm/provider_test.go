@@ -55,7 +55,7 @@ type wire interface {
 	billed(t run.Tokens) run.Tokens
 }
 
-var wires = []wire{messages{}, responses{}, completions{}}
+var wires = []wire{messages{}, responses{}, completions{}, generate{}}
 
 // step answers one request.
 type step func(w http.ResponseWriter, r *http.Request)

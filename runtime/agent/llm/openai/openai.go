@@ -85,13 +85,13 @@ func (c client) stream(ctx context.Context, path string, body any, event func(da
 	if err := c.streams(answer); err != nil {
 		return err
 	}
-	err = events(answer.Body, event)
-	var broken *readError
+	err = chat.Events(answer.Body, event, nil)
+	var broken *chat.ReadError
 	switch {
 	case errors.Is(err, errOver):
 		return nil
 	case errors.As(err, &broken):
-		return chat.Broke(ctx, "the connection broke", broken.cause)
+		return chat.Broke(ctx, "the connection broke", broken.Cause)
 	}
 	return err
 }
