@@ -51,6 +51,7 @@ type Event struct {
 	Error      string
 
 	MessageID, Text string
+	Partial         bool // the answer broke off here
 
 	CallID, Name string
 	Arguments    json.RawMessage
@@ -150,7 +151,7 @@ const eventFields = `seq at type sessionId runId agent stage
   ... on RunStarted { prompt parentId driver model attempt }
   ... on StateChanged { state status }
   ... on MessageDelta { messageId text }
-  ... on AgentMessage { messageId text }
+  ... on AgentMessage { messageId text partial }
   ... on AgentThought { text }
   ... on ToolCallStarted { callId name arguments }
   ... on ToolCallFinished { callId name text isError seconds }

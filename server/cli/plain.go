@@ -187,6 +187,9 @@ func (v *PlainView) message(e *Event) {
 	if v.open[0] {
 		v.write(0, "\n")
 	}
+	if e.Partial {
+		v.line(e, "this answer broke off; the model is asked again")
+	}
 }
 
 // line is one of ours, about a run.

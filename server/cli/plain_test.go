@@ -114,15 +114,17 @@ func TestPlainViewShowsAMessageOnce(t *testing.T) {
 		{Type: run.TypeMessageDelta, MessageID: "m1", Text: "lo"},
 		{Type: run.TypeAgentMessage, MessageID: "m1", Text: "Hello you"},
 		{Type: run.TypeAgentMessage, MessageID: "m2", Text: "whole\n"},
+		{Type: run.TypeMessageDelta, MessageID: "m3", Text: "ha"},
+		{Type: run.TypeAgentMessage, MessageID: "m3", Text: "half", Partial: true},
 	} {
 		e.Agent = "writer"
 		v.Other(e)
 	}
 	v.Question(&Event{Type: run.TypeQuestionAsked, Agent: "writer", QuestionID: "qst_1", Text: "go on?"})
-	if got := stdout.String(); got != "Hello you\nwhole\n" {
+	if got := stdout.String(); got != "Hello you\nwhole\nhalf\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := stderr.String(); got != "writer: question qst_1: go on?\n" {
+	if got := stderr.String(); got != "writer: this answer broke off; the model is asked again\nwriter: question qst_1: go on?\n" {
 		t.Errorf("got %q", got)
 	}
 }
