@@ -19,7 +19,9 @@ for step in range(1, 100000):
     });
     const sockets = watchSeqs(page);
     await page.goto(`${weir.url}/s/${first.session.id}`);
+    // Far enough, and over the socket too: the page begins with what it asks for.
     await expect.poll(() => lastSeq(page)).toBeGreaterThan(60);
+    await expect.poll(() => sockets.flat().length).toBeGreaterThan(20);
     await weir.kill();
     await expect(page.getByRole('status').filter({ hasText: 'Reconnecting' })).toBeVisible();
     const foot = page.locator('.resume');

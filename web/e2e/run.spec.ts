@@ -249,7 +249,7 @@ for step in range(6001, 100000):
   expect(await step(box.width - 2)).toBeLessThan(4_000);
   await chart.getByRole('button', { name: 'Reset zoom' }).click();
   await expect(chart.getByRole('button', { name: 'Reset zoom' })).toHaveCount(0);
-  expect(await step(box.width - 2)).toBeGreaterThan(6_000);
+  expect(await step(box.width - 2)).toBeGreaterThan(5_900); // a pixel holds some steps
 });
 
 test('the timeline follows its end until the reader scrolls up, and again when asked', async ({ page, weir }) => {

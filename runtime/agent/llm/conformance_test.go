@@ -170,7 +170,7 @@ func TestBrokenStreams(t *testing.T) {
 		warned, partial, whole := 0, 0, 0
 		for _, s := range b.story(r) {
 			switch {
-			case strings.HasPrefix(s, "warning: The model was not reached"):
+			case strings.HasPrefix(s, "warning: No whole answer came"):
 				warned++
 			case strings.HasPrefix(s, "partial: One"):
 				partial++

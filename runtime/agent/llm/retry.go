@@ -27,7 +27,7 @@ func (l *loop) again(ctx context.Context, try int, err error) error {
 		}
 		wait = e.After
 	}
-	text := fmt.Sprintf("The model was not reached: %s. It is asked again in %s (try %d of %d).", describe(e), wait.Round(100*time.Millisecond), try+1, l.retry.Tries)
+	text := fmt.Sprintf("No whole answer came: %s. The model is asked again in %s (try %d of %d).", describe(e), wait.Round(100*time.Millisecond), try+1, l.retry.Tries)
 	if err := l.host.Emit(ctx, &run.Warning{Text: text}); err != nil {
 		return err
 	}
