@@ -297,19 +297,23 @@ func (w *Ledger) totals(r run.Run, name string, rank run.SourceRank) run.UsageRe
 	return u
 }
 
-// Settle lets each thread report where it stands in a run of its own, so that
-// nothing is left that only a worse source has told of, and begin anew.
+// Settle lets each thread report where it stands, from the best source and in a run
+// that has ended, so that nothing is left that only a worse source has told of, and
+// begin anew.
 func (w *Ledger) Settle() {
 	w.t.Helper()
 	for name, x := range w.streams {
 		r := w.accept(newSession(w.t, w.s.Store), "", 1, "")
-		record(w.t, w.s.Store, r, w.totals(r, name, run.FromStatusPoll))
+		w.end([]run.Run{r}) // which may report, too
+		stand := func() {
+			w.append(run.Batch{Session: r.Session, Usage: []run.UsageRecord{w.totals(r, name, run.FromResult)}})
+		}
+		stand()
 		if x.now.Input > 0 { // else it falls in nothing, and would go on
 			x.now = run.Tokens{Output: 3}
 			x.ever, x.last = x.ever.Add(x.now), nil
 		}
-		record(w.t, w.s.Store, r, w.totals(r, name, run.FromStatusPoll))
-		w.end([]run.Run{r})
+		stand()
 		booked := run.Tokens{}
 		for _, id := range w.order {
 			for _, u := range must[[]run.UsageRecord](w.t)(w.s.Store.UsageRecords(context.Background(), id)) {
