@@ -94,7 +94,7 @@ func (d *Driver) Run(ctx context.Context, t agent.Task, h agent.Host) (string, e
 	if err := l.talk.load(ctx, h, t.Run); err != nil {
 		return "", err
 	}
-	l.resumed = l.talk.turns > 0
+	l.resumed, l.asked = l.talk.turns > 0, l.talk.turns
 	return l.run(ctx)
 }
 

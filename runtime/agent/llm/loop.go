@@ -21,6 +21,7 @@ type loop struct {
 	tools   box
 	talk    talk
 	resumed bool
+	asked   int // requests of this run that had an answer
 	repeats repeats
 }
 
@@ -40,7 +41,7 @@ func (l *loop) run(ctx context.Context) (string, error) {
 		if text, over := l.talk.said(); over {
 			return text, nil
 		}
-		if l.talk.turns >= l.config.MaxTurns {
+		if l.asked >= l.config.MaxTurns {
 			return "", fmt.Errorf("the agent did not come to an end in %d turns; raise llm.maxTurns, or ask for less at once", l.config.MaxTurns)
 		}
 		if err := l.turn(ctx); err != nil {
@@ -55,9 +56,12 @@ func (l *loop) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.asked++
+	kept := 0
 	for _, p := range reply.Parts {
 		if said(p) {
 			l.talk.assistant(true, p)
+			kept++
 		}
 	}
 	switch reply.Stop {
@@ -71,6 +75,9 @@ func (l *loop) turn(ctx context.Context) error {
 	case chat.Full:
 		return l.full()
 	case chat.MaxOutput:
+		if kept == 0 {
+			return fmt.Errorf("the answer of the model %s was cut before it said anything whole; raise llm.maxOutputTokens, or ask for less at once", l.task.Run.Model)
+		}
 		const text = "The answer was cut at the largest number of tokens for one answer; llm.maxOutputTokens sets it."
 		if err := l.host.Emit(ctx, &run.Warning{Text: text}); err != nil {
 			return err
@@ -78,7 +85,7 @@ func (l *loop) turn(ctx context.Context) error {
 	case chat.Paused:
 		l.talk.pause()
 	}
-	if len(reply.Parts) == 0 && reply.Stop != chat.Paused {
+	if kept == 0 && reply.Stop != chat.Paused {
 		return fmt.Errorf("the model %s answered nothing (%s)", l.task.Run.Model, reply.Stop)
 	}
 	return nil
@@ -110,6 +117,7 @@ func (l *loop) ask(ctx context.Context) (chat.Reply, error) {
 		reply, err := l.model.Stream(ctx, q, func(part int, piece string) error {
 			return l.host.Text(ctx, ids.of(part), piece)
 		})
+		l.talk.name(reply.Parts)
 		if e := l.keep(ctx, reply, ids, err != nil); e != nil && err == nil {
 			return reply, e
 		}

@@ -248,3 +248,69 @@ func TestWhatAModelMayNot(t *testing.T) {
 		}
 	}
 }
+
+// Servers that give two calls one id, or none, have each of them approved and
+// answered by itself.
+func TestCallsWithOneID(t *testing.T) {
+	onWires(t, func(t *testing.T, b *bench) {
+		write := func(id, path string) call {
+			return call{id, "write_file", `{"path":"` + path + `","content":"x"}`}
+		}
+		question := func(text string) call { return call{"q", "ask_user", `{"question":"` + text + `"}`} }
+		p := newProvider(
+			t, b.wire,
+			answers(b.wire, said{id: "a1", stop: chat.Calls, tokens: few, calls: []call{write("c1", "good")}}),
+			answers(b.wire, said{id: "a2", stop: chat.Calls, tokens: few, calls: []call{write("c1", "evil")}}),
+			answers(b.wire, said{id: "a3", stop: chat.Calls, tokens: few, calls: []call{question("one?"), write("w", strings.Repeat("y", 40_000)), question("two?")}}),
+			answers(b.wire, said{id: "a4", pieces: []string{"Well."}, tokens: few}),
+		)
+		b.define(p, "writer", func(d *agent.Definition) {
+			d.LLM.Tools = []agent.Tool{{Name: agent.ToolWrite, Policy: agent.PolicyAsk}, {Name: agent.ToolAsk}}
+		})
+		r := b.begin("writer", "Write")
+		b.answer(b.question(r.ID, 1).ID, `{"decision":"approve"}`)
+		q := b.question(r.ID, 2)
+		if !strings.Contains(q.Text, "evil") {
+			t.Errorf("asked was %q", q.Text)
+		}
+		b.answer(q.ID, `{"decision":"deny"}`)
+		b.answer(b.question(r.ID, 3).ID, `"first"`)
+		if q = b.question(r.ID, 4); q.Text != "two?" {
+			t.Errorf("asked was %q", q.Text)
+		}
+		b.answer(q.ID, `"second"`)
+		r = b.ended(r.ID)
+		wantState(t, r, run.Done, run.Completed)
+		if got := b.file(r, "evil"); got == "x" {
+			t.Error("what was denied was written")
+		}
+		told := strings.Join(p.requests()[3].messages, "\n")
+		for _, want := range []string{" first", " second", "A person has to approve this call and is shown 32768 at most"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("the model was not told %q: %.2000s", want, told)
+			}
+		}
+	})
+}
+
+// Answers without anything in them end the run: each costs money.
+func TestEmptyAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, messages{})
+	p := newProvider(
+		t, b.wire,
+		answers(b.wire, said{id: "a1", pieces: []string{""}, tokens: few}),
+		answers(b.wire, said{id: "a2", pieces: []string{""}, stop: chat.MaxOutput, tokens: few}),
+		answers(b.wire, said{id: "a3", pieces: []string{"So"}, stop: chat.Paused, tokens: few}),
+		answers(b.wire, said{id: "a4", stop: chat.Paused, tokens: few}),
+		answers(b.wire, said{id: "a5", pieces: []string{"on"}, stop: chat.Paused, tokens: few}),
+	)
+	b.define(p, "silent", func(d *agent.Definition) { d.LLM.MaxTurns = 3 })
+	for _, want := range []string{"answered nothing", "was cut before it said anything whole", "did not come to an end in 3 turns"} {
+		r := b.play("silent", "Speak")
+		wantState(t, r, run.Failed, run.ExitError)
+		if !strings.Contains(r.Error, want) {
+			t.Errorf("the error is %q, want %q", r.Error, want)
+		}
+	}
+}

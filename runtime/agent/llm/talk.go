@@ -18,6 +18,7 @@ type talk struct {
 	turns    int // answers of this run
 	ours     int // where this run begins in messages
 	paused   bool
+	ids      map[string]bool // of the calls, which name questions and results
 }
 
 // told are the events that a conversation is made of.
@@ -112,6 +113,27 @@ func (t *talk) assistant(own bool, p chat.Part) {
 	t.add(chat.Assistant, p)
 	if c, ok := p.(chat.Call); ok {
 		t.open = append(t.open, c)
+		if t.ids == nil {
+			t.ids = map[string]bool{}
+		}
+		t.ids[c.ID] = true
+	}
+}
+
+// name gives each call of an answer an id that no other call has: not every server
+// sees to that, and who approved one call has not approved the next.
+func (t *talk) name(parts []chat.Part) {
+	here := map[string]bool{}
+	for i, p := range parts {
+		c, ok := p.(chat.Call)
+		if !ok {
+			continue
+		}
+		if c.ID == "" || t.ids[c.ID] || here[c.ID] {
+			c.ID = run.NewKey("call")
+			parts[i] = c
+		}
+		here[c.ID] = true
 	}
 }
 

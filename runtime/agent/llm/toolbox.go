@@ -139,7 +139,7 @@ func ask(h agent.Host) tool {
 			if len(a.Schema) == 0 || string(a.Schema) == "null" {
 				a.Schema = json.RawMessage(`{"type":"string"}`)
 			}
-			answer, err := h.Ask(ctx, c.ID, a.Question, a.Schema)
+			answer, err := h.Ask(ctx, callKey+c.ID, a.Question, a.Schema)
 			if err != nil {
 				return "", true, err
 			}

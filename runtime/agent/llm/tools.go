@@ -102,6 +102,10 @@ func (l *loop) work(ctx context.Context, c chat.Call) (result, error) {
 		return refuse("The arguments are no JSON object, so nothing was done. If they were cut, ask for less at once. They begin: %s", clip(c.Broken, 200)), nil
 	case t.policy == agent.PolicyDeny:
 		return refuse("The tool %s may not be used here.", c.Name), nil
+	case l.resumed && t.beside && !t.again: // also when it was approved: it may be under way
+		return refuse("The server restarted meanwhile; whether this call was done is not known. Call it again if that does no harm."), nil
+	case t.policy == agent.PolicyAsk && len(c.Arguments) > maxShown:
+		return refuse("The arguments have %d bytes. A person has to approve this call and is shown %d at most: make it smaller.", len(c.Arguments), maxShown), nil
 	case t.policy == agent.PolicyAsk:
 		verdict, err := l.approve(ctx, c)
 		if err != nil {
@@ -113,8 +117,6 @@ func (l *loop) work(ctx context.Context, c chat.Call) (result, error) {
 		if len(verdict.Arguments) > 0 {
 			c.Arguments = verdict.Arguments
 		}
-	case l.resumed && t.beside && !t.again:
-		return refuse("The server restarted while this call was done; whether it was is not known."), nil
 	}
 	text, isError, err := t.do(ctx, c)
 	return result{text, isError}, err
@@ -144,6 +146,9 @@ func (v verdict) because() string {
 	return ": " + v.Reason
 }
 
+// callKey begins the keys of questions about calls: other keys are the engine's.
+const callKey = "call/"
+
 // approvalSchema is what an answer about a call looks like.
 var approvalSchema = json.RawMessage(`{"type":"object","required":["decision"],"properties":{` +
 	`"decision":{"type":"string","enum":["approve","deny"]},` +
@@ -152,8 +157,8 @@ var approvalSchema = json.RawMessage(`{"type":"object","required":["decision"],"
 
 // approve shows a call to a person and waits for the verdict.
 func (l *loop) approve(ctx context.Context, c chat.Call) (verdict, error) {
-	text := fmt.Sprintf("May the agent call %s?\n%s", c.Name, clip(string(c.Arguments), maxShown))
-	answer, err := l.host.Ask(ctx, c.ID+"/approval", text, approvalSchema)
+	text := fmt.Sprintf("May the agent call %s?\n%s", c.Name, c.Arguments)
+	answer, err := l.host.Ask(ctx, callKey+c.ID+"/approval", text, approvalSchema)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -78,7 +78,7 @@ func (messages) frames(model string, s said) []string {
 		)
 	}
 	reason := map[chat.Stop]string{
-		chat.Done: "end_turn", chat.Calls: "tool_use", chat.MaxOutput: "max_tokens", chat.Refused: "refusal", chat.Full: "model_context_window_exceeded",
+		chat.Done: "end_turn", chat.Calls: "tool_use", chat.MaxOutput: "max_tokens", chat.Refused: "refusal", chat.Full: "model_context_window_exceeded", chat.Paused: "pause_turn",
 	}[s.stop]
 	delta := m{"stop_reason": reason, "stop_sequence": nil}
 	if s.stop == chat.Refused {
