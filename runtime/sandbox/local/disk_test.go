@@ -80,8 +80,10 @@ a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 keep = []
 while True:
     f = open("x", "wb"); f.write(quarter); f.flush(); os.unlink("x")
-    try: a.setblocking(False); socket.send_fds(a, [b"x"], [f.fileno()])
-    except BlockingIOError: keep.append((a, b)); a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b"x") ; socket.send_fds(a, [b"x"], [f.fileno()])
+    try:
+        try: a.setblocking(False); socket.send_fds(a, [b"x"], [f.fileno()])
+        except BlockingIOError: keep.append((a, b)); a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b"x") ; socket.send_fds(a, [b"x"], [f.fileno()])
+    except OSError: time.sleep(0.1) # the kernel keeps no more of this user's: what is there counts on
     f.close(); time.sleep(0.005)`,
 	"Allocated": `
 i = 0
