@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -86,16 +85,18 @@ func (h *host) Said(ctx context.Context, records []run.UsageRecord, said ...run.
 	}
 	ctx, release := h.both(ctx)
 	defer release()
-	for part := range slices.Chunk(list, maxBatchDrafts) {
-		last := part[len(part)-1].RequestKey
+	for len(list) > 0 {
+		n := min(len(list), maxBatchDrafts)
+		part, rest := list[:n], list[n:]
 		var with []run.Payload
-		if last == list[len(list)-1].RequestKey {
+		if len(rest) == 0 {
 			with = said
 		}
 		if err := h.book(ctx, part, with); err != nil {
 			return err
 		}
-		h.s.guard.booked(h.s, last)
+		h.s.guard.booked(h.s, part[n-1].RequestKey)
+		list = rest
 	}
 	return h.s.guard.pass(ctx)
 }
